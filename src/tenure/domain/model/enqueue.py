@@ -1,0 +1,204 @@
+"""Enqueue: the guards in their order (§9), then the write."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from tenure.domain.calls import Enqueued
+from tenure.domain.errors import (
+    BatchRefused,
+    FlowTooLarge,
+    GroupNeedsKeyed,
+    GroupRequired,
+    IdConflict,
+    IdempotencyMismatch,
+    ParentCycle,
+    ParentNotFound,
+    QueueFull,
+    Refused,
+    StoreFrozen,
+)
+from tenure.domain.job import Edge, Job, NewJob, Ref, Spec
+from tenure.domain.model import moves
+from tenure.domain.model.unit import Unit
+from tenure.domain.names import MAX_CHILDREN
+from tenure.domain.states import Command, Mode, OnParentFailure, State
+from tenure.domain.transitions import apply
+
+
+def enqueue(unit: Unit, jobs: Sequence[NewJob], atomic: bool = False) -> list[Enqueued | Refused]:
+    """Puts jobs in, in order, each seeing those before it."""
+    if unit.meta.frozen:
+        return [StoreFrozen() for _ in jobs]
+    untouched = unit.snapshot() if atomic else None
+    unit.fetch_jobs([(job.tenant, job.id) for job in jobs])
+    unit.fetch_bindings([(job.tenant, job.queue, job.job_type, job.key) for job in jobs if job.key is not None])
+    batch = {(job.tenant, job.id): job for job in reversed(jobs) if job.parents} if jobs else {}
+    replies = [_enqueue_one(unit, job, batch) for job in jobs]
+    if untouched is not None and not all(_created(reply) for reply in replies):
+        unit.restore(untouched)
+        return [BatchRefused() if _created(reply) else reply for reply in replies]
+    return replies
+
+
+def enqueue_carried(unit: Unit, jobs: Sequence[NewJob]) -> Refused | None:
+    """Enqueues the jobs that a success carries: depth isn't checked and a key clash is a duplicate.
+
+    Answers the first refusal; the caller then undoes the whole item.
+    """
+    batch = {(job.tenant, job.id): job for job in jobs}
+    for job in jobs:
+        reply = _enqueue_one(unit, job, batch, carried=True)
+        if isinstance(reply, Refused):
+            return reply
+    return None
+
+
+def _created(reply: Enqueued | Refused) -> bool:
+    return isinstance(reply, Enqueued) and reply.created
+
+
+def _enqueue_one(unit: Unit, new: NewJob, batch: dict[Ref, NewJob], carried: bool = False) -> Enqueued | Refused:
+    answered = _known(unit, new) or _duplicate(unit, new, carried)
+    if answered is not None:
+        return answered
+    refused = (
+        group_refusal(unit, new.tenant, new.queue, new.group)
+        or _parents_refusal(unit, new, batch)
+        or (None if carried else depth_refusal(unit, new.tenant, new.queue))
+    )
+    if refused is not None:
+        return refused
+    write(unit, _spec(unit, new), new.priority, _run_at(new, unit.now), new.payload)
+    return Enqueued(new.id)
+
+
+def _known(unit: Unit, new: NewJob) -> Enqueued | Refused | None:
+    job = unit.job((new.tenant, new.id))
+    if job is None:
+        return None
+    return Enqueued(new.id) if job.spec.fingerprint == new.fingerprint else IdConflict()
+
+
+def _duplicate(unit: Unit, new: NewJob, carried: bool) -> Enqueued | Refused | None:
+    if new.key is None:
+        return None
+    binding = unit.binding((new.tenant, new.queue, new.job_type, new.key))
+    if binding is None:
+        return None
+    if binding.fingerprint != new.fingerprint and not carried:
+        return IdempotencyMismatch(binding.job_id)
+    ref = (new.tenant, binding.job_id)
+    holder = unit.job(ref)
+    state = None if holder is None else holder.state
+    return Enqueued(binding.job_id, False, state, unit.result(ref))
+
+
+def group_refusal(unit: Unit, tenant: str, queue: str, group: str | None) -> Refused | None:
+    """A group is never silently ignored, nor missing where it is needed."""
+    keyed = unit.tables.rules(tenant, queue).mode is Mode.KEYED
+    if keyed == (group is not None):
+        return None
+    return GroupRequired(queue) if keyed else GroupNeedsKeyed(queue)
+
+
+def depth_refusal(unit: Unit, tenant: str, queue: str) -> Refused | None:
+    """Backpressure: pending and blocked jobs of one tenant's queue."""
+    most = unit.tables.rules(tenant, queue).max_depth
+    return QueueFull(most) if most is not None and unit.depth((tenant, queue)) >= most else None
+
+
+def _parents_refusal(unit: Unit, new: NewJob, batch: dict[Ref, NewJob]) -> Refused | None:
+    for parent in new.parents:
+        ref = (new.tenant, parent.id)
+        if unit.job(ref) is None:
+            cyclic = _reaches(batch, ref, (new.tenant, new.id))
+            return ParentCycle(parent.id) if cyclic else ParentNotFound(parent.id)
+        if len(unit.edges_from(ref)) >= MAX_CHILDREN:
+            return FlowTooLarge(parent.id)
+    return None
+
+
+def _reaches(batch: dict[Ref, NewJob], start: Ref, goal: Ref) -> bool:
+    """Whether `start`, through parents named inside the batch, waits for `goal`."""
+    seen: set[Ref] = set()
+    open_refs = [start]
+    while open_refs:
+        ref = open_refs.pop()
+        if ref == goal:
+            return True
+        if ref not in seen and ref in batch:
+            seen.add(ref)
+            open_refs.extend((ref[0], parent.id) for parent in batch[ref].parents)
+    return False
+
+
+def _run_at(new: NewJob, now: int) -> int:
+    return max(new.run_at or 0, now + (new.delay or 0))
+
+
+def _spec(unit: Unit, new: NewJob) -> Spec:
+    return Spec(
+        tenant=new.tenant,
+        id=new.id,
+        seq=unit.next_seq(),
+        queue=new.queue,
+        job_type=new.job_type,
+        codec=new.codec,
+        fingerprint=new.fingerprint,
+        payload_size=len(new.payload),
+        enqueued_at=unit.now,
+        max_attempts=new.max_attempts,
+        retry=new.retry,
+        timeout=new.timeout,
+        result_ttl=new.result_ttl,
+        key=new.key,
+        unique=new.unique,
+        unique_for=new.unique_for,
+        group=new.group,
+        labels=new.labels,
+        lease=new.lease,
+        grace=new.grace,
+        expires_at=None if new.expires is None else unit.now + new.expires,
+        parents=new.parents,
+    )
+
+
+def write(unit: Unit, spec: Spec, priority: int, run_at: int, payload: bytes) -> None:
+    """Stores an accepted job with its key and edges; a parent that already ended counts at once."""
+    edges = [
+        Edge(spec.tenant, parent.id, spec.id, spec.seq, parent.on_failure, resolved=False) for parent in spec.parents
+    ]
+    parents = [unit.job((edge.tenant, edge.parent)) for edge in edges]
+    ended = [(edge, job.state) for edge, job in zip(edges, parents, strict=True) if job and job.state.terminal]
+    blocked = len(ended) < len(edges) or any(_ends_child(edge, state) for edge, state in ended)
+    state = State.BLOCKED if blocked else State.PENDING
+    job = Job(spec=spec, state=state, version=1, priority=priority, run_at=run_at, updated_at=unit.now)
+    unit.add(apply(Command.ENQUEUE, job, None, unit.now), payload)
+    moves.bind(unit, job)
+    for edge in edges:
+        _drop_stale_result(unit, (edge.tenant, edge.parent))
+    for edge in edges:
+        unit.put_edge(edge)
+    _count_ended(unit, job, ended)
+
+
+def _ends_child(edge: Edge, parent_state: State) -> bool:
+    return parent_state is not State.SUCCEEDED and edge.on_failure is not OnParentFailure.IGNORE
+
+
+def _drop_stale_result(unit: Unit, parent: Ref) -> None:
+    """A result past its time stays gone: a new child must not bring it back."""
+    if unit.tables.results([parent]) and unit.result(parent) is None:
+        unit.results[parent] = None
+
+
+def _count_ended(unit: Unit, job: Job, ended: list[tuple[Edge, State]]) -> None:
+    """Parents that ended before: a pending job only notes them, a blocked one may end by the first that failed."""
+    for edge, state in ended:
+        if job.state is State.PENDING or not _ends_child(edge, state):
+            unit.put_edge(replace(edge, resolved=True))
+    for edge, state in ended:
+        if _ends_child(edge, state):
+            moves.move(unit, Command.PARENT_FAILED, job, edge.on_failure)
+            return

@@ -1,0 +1,115 @@
+"""Reading: a job as it stands, what holds it back, pages of jobs and of events."""
+
+from collections.abc import Sequence
+
+from tenure.domain.calls import Document, EventPage, JobFilter, JobPage, JobView
+from tenure.domain.errors import CursorExpired, InvalidValue, JobNotFound, Refused
+from tenure.domain.event import Event, decode_events
+from tenure.domain.job import Job, Ref
+from tenure.domain.model.documents import live
+from tenure.domain.model.unit import Unit
+from tenure.domain.states import Gate, State
+
+
+def get(unit: Unit, refs: Sequence[Ref], explain: bool) -> list[JobView | Refused]:
+    """Jobs by reference; unknown and foreign ones are not found."""
+    unit.fetch_jobs(refs)
+    payloads = unit.tables.payloads(refs)
+    return [
+        JobNotFound() if (job := unit.job(ref)) is None else _view(unit, job, payloads[ref], explain) for ref in refs
+    ]
+
+
+def _view(unit: Unit, job: Job, payload: bytes, explain: bool = False) -> JobView:
+    letter = unit.letter(job.ref) if job.state is State.FAILED else None
+    return JobView(
+        job=job,
+        status=job.status(unit.now),
+        payload=payload,
+        result=unit.result(job.ref) if job.state is State.SUCCEEDED else None,
+        gates=tuple(gates(unit, job)) if explain else (),
+        dead_letter=None if letter is None else letter.disposition,
+        replayed_as=None if letter is None else letter.new_id,
+    )
+
+
+def gates(unit: Unit, job: Job) -> list[Gate]:
+    """Everything that keeps a waiting job from being claimed now, in the contract's order."""
+    if job.state not in (State.BLOCKED, State.PENDING):
+        return []
+    tables, spec, now = unit.tables, job.spec, unit.now
+    rules = tables.rules(spec.tenant, spec.queue)
+    closed: list[tuple[bool, Gate]] = [
+        (job.state is State.BLOCKED, Gate.BLOCKED),
+        (job.run_at > now, Gate.SCHEDULED),
+        (job.expired(now), Gate.EXPIRED),
+        (bool(tables.tenant_config(spec.tenant).paused), Gate.TENANT_PAUSED),
+        (rules.paused, Gate.QUEUE_PAUSED),
+        (rules.limit is not None and tables.held(spec.lane) >= rules.limit, Gate.LIMIT),
+    ]
+    if spec.group is not None:
+        limit = rules.limit_of(spec.group)
+        closed.append((limit is not None and tables.holders(spec.lane, spec.group) >= limit, Gate.GROUP_LIMIT))
+        closed.append((rules.ordered and not _heads_its_group(unit, job, spec.group), Gate.ORDERED))
+    if rules.bucket is not None:
+        closed.append((not rules.bucket.conforms(tables.bucket((*spec.lane, "")), now), Gate.RATE))
+    if rules.group_bucket is not None and spec.group is not None:
+        tat = tables.bucket((*spec.lane, spec.group))
+        closed.append((not rules.group_bucket.conforms(tat, now), Gate.GROUP_RATE))
+    return [gate for holds, gate in closed if holds]
+
+
+def _heads_its_group(unit: Unit, job: Job, group: str) -> bool:
+    if job.state is State.BLOCKED or job.expired(unit.now):
+        return True  # not in line: other gates say why it waits
+    head = unit.tables.head(job.spec.lane, group, unit.now)
+    return head is None or head.ref == job.ref
+
+
+def query(unit: Unit, where: JobFilter, after: str | None, limit: int) -> JobPage:
+    """A page of jobs, newest first."""
+    before = None if after is None else _number("query", after)
+    found = unit.tables.query(where, before, limit + 1)
+    jobs = found[:limit]
+    payloads = unit.tables.payloads([job.ref for job in jobs])
+    views = tuple(_view(unit, job, payloads[job.ref]) for job in jobs)
+    return JobPage(views, f"{jobs[-1].spec.seq}" if len(found) > limit else None)
+
+
+def events(unit: Unit, tenant: str | None, after: str | None, limit: int) -> EventPage | Refused:
+    """A page of the feed: whole chunks, until `limit` events are reached."""
+    meta = unit.meta
+    position = meta.feed_floor if after is None else _position(after, meta.feed_head)
+    if position < meta.feed_floor:
+        return CursorExpired()
+    page: list[Event] = []
+    chunks = unit.tables.chunks(tenant, position, limit)
+    for chunk in chunks:
+        if len(page) >= limit:
+            return EventPage(tuple(page), _cursor(position))
+        page.extend(decode_events(chunk.body))
+        position = chunk.position
+    return EventPage(tuple(page), _cursor(position if len(chunks) == limit else meta.feed_head))
+
+
+def _cursor(position: int) -> str:
+    """One shard, `0`, and its position."""
+    return f"0:{position}"
+
+
+def _position(cursor: str, head: int) -> int:
+    shard, _, position = cursor.partition(":")
+    if shard != "0" or _number("feed", position) > head:
+        raise InvalidValue(f"cursor {cursor!r:.80}: it isn't one of this store's feed")
+    return int(position)
+
+
+def _number(what: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise InvalidValue(f"cursor {text!r:.80}: it isn't one of a {what}")
+    return int(text)
+
+
+def documents(unit: Unit, tenant: str, kind: str, prefix: str) -> list[Document]:
+    """Documents of one kind, by name, those past their time left out."""
+    return [one for one in unit.tables.documents(tenant, kind, prefix) if live(one, unit.now) is not None]

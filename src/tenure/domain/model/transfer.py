@@ -1,0 +1,95 @@
+"""Freeze, dump, load, thaw: everything a store keeps, verbatim, into another."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from tenure.domain.calls import Document, DumpItem, DumpPage, Epoch
+from tenure.domain.errors import InvalidValue, NotFrozen, Refused, StoreNotEmpty
+from tenure.domain.job import Binding, BindingKey, DeadLetter, Edge, Job, Ref, Result, Slot
+from tenure.domain.model.tables import BucketKey, Chunk, Lane, Meta
+from tenure.domain.model.unit import Unit
+
+KINDS: dict[str, Any] = {
+    "meta": Meta,
+    "job": Job,
+    "body": tuple[Ref, bytes],
+    "binding": tuple[BindingKey, Binding],
+    "edge": Edge,
+    "dead_letter": DeadLetter,
+    "result": tuple[Ref, Result],
+    "slot": Slot,
+    "cascade": tuple[int, Ref],
+    "bucket": tuple[BucketKey, int],
+    "position": tuple[Lane, str],
+    "document": Document,
+    "chunk": Chunk,
+}
+"""What a dump holds, in its order, and the shape of each."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decoders = {kind: msgspec.msgpack.Decoder(shape) for kind, shape in KINDS.items()}
+
+
+def freeze(unit: Unit) -> Epoch:
+    if not unit.meta.frozen:
+        unit.meta = replace(unit.meta, frozen=True)
+    return Epoch(unit.meta.epoch)
+
+
+def thaw(unit: Unit) -> Epoch | Refused:
+    if not unit.meta.frozen:
+        return NotFrozen()
+    unit.meta = replace(unit.meta, frozen=False, loading=False, epoch=unit.meta.epoch + 1)
+    return Epoch(unit.meta.epoch)
+
+
+def dump(unit: Unit, after: str | None, limit: int) -> DumpPage | Refused:
+    """A page of everything; kinds in their order, each by its key."""
+    if not unit.meta.frozen:
+        return NotFrozen()
+    kind, key = _parsed(after)
+    items: list[DumpItem] = []
+    kinds = list(KINDS)
+    for current in kinds[kinds.index(kind) :]:
+        rows = unit.tables.dump(current, key, limit - len(items))
+        items.extend(DumpItem(current, _encode(value)) for _, value in rows)
+        if len(items) == limit:
+            return DumpPage(tuple(items), f"{current} {rows[-1][0]}")
+        key = ""
+    return DumpPage(tuple(items), None)
+
+
+def _parsed(after: str | None) -> tuple[str, str]:
+    kind, _, key = (after or "meta ").partition(" ")
+    if kind not in KINDS:
+        raise InvalidValue(f"cursor {after!r:.80}: it isn't one of a dump")
+    return kind, key
+
+
+def load(unit: Unit, items: Sequence[DumpItem]) -> int | Refused:
+    """Writes dumped items into an empty frozen store; the same items again change nothing."""
+    meta = unit.meta
+    if not meta.frozen:
+        return NotFrozen()
+    if not meta.loading and (meta.seq or meta.feed_head or unit.tables.dump("document", "", 1)):
+        return StoreNotEmpty()
+    unit.meta = replace(meta, loading=True)
+    for item in items:
+        _load_one(unit, item)
+    return len(items)
+
+
+def _load_one(unit: Unit, item: DumpItem) -> None:
+    if item.kind not in _decoders:
+        raise InvalidValue(f"dump item of unknown kind {item.kind!r:.80}: a newer Tenure wrote it")
+    try:
+        value = _decoders[item.kind].decode(item.body)
+    except msgspec.DecodeError as error:
+        raise InvalidValue(f"dump item of kind {item.kind}: {error}") from error
+    if item.kind == "meta":
+        unit.meta = replace(value, frozen=True, loading=True)
+    else:
+        unit.tables.restore(item.kind, value)

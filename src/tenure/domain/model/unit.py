@@ -1,0 +1,262 @@
+"""A unit of work: one operation's view of the tables with its own changes laid over them.
+
+Nothing reaches the tables before `Tables.keep`, so an operation that is refused, or breaks, leaves no trace. What it
+changed can be read off its dictionaries; a None there is a deletion.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from tenure.domain.calls import Document
+from tenure.domain.config import QUEUE, TENANT
+from tenure.domain.event import Event
+from tenure.domain.job import Binding, BindingKey, DeadLetter, Edge, Job, Ref, Result, Slot
+from tenure.domain.model.tables import BucketKey, DocumentKey, Lane, Meta, Tables
+from tenure.domain.names import Ms
+from tenure.domain.states import State
+from tenure.domain.store import EVERYTHING, FEED_TOPIC, job_topic, queue_topic
+from tenure.domain.transitions import Step
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_WAITING = (State.PENDING, State.BLOCKED)
+
+
+def _copied(value: Any) -> Any:
+    return value.copy() if isinstance(value, list | set) else value
+
+
+class Unit:
+    """One operation at one instant."""
+
+    def __init__(self, tables: Tables, now: Ms) -> None:
+        self.tables = tables
+        self.now = now
+        self.meta: Meta = tables.meta()
+        self.before: dict[Ref, Job | None] = {}
+        self.after: dict[Ref, Job] = {}
+        self.payloads: dict[Ref, bytes] = {}
+        self.bindings: dict[BindingKey, Binding | None] = {}
+        self.edges: dict[tuple[str, str, str], Edge | None] = {}
+        self.letters: dict[Ref, DeadLetter | None] = {}
+        self.results: dict[Ref, Result | None] = {}
+        self.slots: dict[Ref, Slot | None] = {}
+        self.documents: dict[DocumentKey, Document | None] = {}
+        self.buckets: dict[BucketKey, int] = {}
+        self.positions: dict[Lane, str] = {}
+        self.cascades: dict[int, Ref | None] = {}
+        self.events: dict[str, list[Event]] = {}
+        self._meta_before = self.meta
+        self._by_parent: dict[Ref, set[str]] = {}
+        self._by_child: dict[Ref, set[str]] = {}
+        self._waiting: dict[Lane, int] = {}
+        self._freed: set[str] = set()
+        self._read_jobs: dict[Ref, Job | None] = {}
+        self._read_bindings: dict[BindingKey, Binding | None] = {}
+        self._read_from: dict[Ref, list[Edge]] = {}
+        self._read_to: dict[Ref, list[Edge]] = {}
+        self._read_depth: dict[Lane, int] = {}
+
+    # Reading
+
+    def prefetch(self, refs: Sequence[Ref]) -> None:
+        """Reads the records of many jobs, with what their ending will ask for, in a few bulk reads."""
+        self.fetch_jobs(refs)
+        self._fetch(refs, self._read_from, self.tables.edges_from, list)
+        found = [job for ref in refs if (job := self._read_jobs[ref]) is not None]
+        keys = [key for job in found if (key := job.spec.binding_key) is not None]
+        self._fetch(keys, self._read_bindings, self.tables.bindings, lambda: None)
+        self._fetch([job.ref for job in found if job.spec.parents], self._read_to, self.tables.edges_to, list)
+
+    def fetch_jobs(self, refs: Sequence[Ref]) -> None:
+        """Reads the records of many jobs at once."""
+        self._fetch(refs, self._read_jobs, self.tables.jobs, lambda: None)
+
+    def fetch_bindings(self, keys: Sequence[BindingKey]) -> None:
+        """Reads the holders of many keys at once."""
+        self._fetch(keys, self._read_bindings, self.tables.bindings, lambda: None)
+
+    @staticmethod
+    def _fetch(
+        keys: Iterable[K], cache: dict[K, V], read: Callable[[Sequence[K]], Any], absent: Callable[[], V]
+    ) -> None:
+        missing = [key for key in dict.fromkeys(keys) if key not in cache]
+        if missing:
+            found = read(missing)
+            for key in missing:
+                cache[key] = found[key] if key in found else absent()
+
+    def job(self, ref: Ref) -> Job | None:
+        if ref in self.after:
+            return self.after[ref]
+        if ref not in self._read_jobs:
+            self.fetch_jobs([ref])
+        return self._read_jobs[ref]
+
+    def payload(self, ref: Ref) -> bytes:
+        return self.payloads[ref] if ref in self.payloads else self.tables.payloads([ref])[ref]
+
+    def binding(self, key: BindingKey) -> Binding | None:
+        """Whoever holds the key now."""
+        if key in self.bindings:
+            binding = self.bindings[key]
+        else:
+            if key not in self._read_bindings:
+                self.fetch_bindings([key])
+            binding = self._read_bindings[key]
+        return binding if binding is not None and binding.live(self.now) else None
+
+    def has_children(self, parent: Ref) -> bool:
+        """Whether an edge leaves the job."""
+        if parent not in self._by_parent and self._read_from.get(parent) == []:
+            return False
+        return bool(self.edges_from(parent))
+
+    def edges_from(self, parent: Ref) -> list[Edge]:
+        """A parent's live edges, by arrival of the child."""
+        if parent not in self._read_from:
+            self._fetch([parent], self._read_from, self.tables.edges_from, list)
+        edges = {(edge.tenant, edge.parent, edge.child): edge for edge in self._read_from[parent]}
+        return self._laid_over(edges, ((*parent, child) for child in self._by_parent.get(parent, ())))
+
+    def edges_to(self, child: Ref) -> list[Edge]:
+        """A child's live edges, resolved ones too."""
+        if child not in self._read_to:
+            self._fetch([child], self._read_to, self.tables.edges_to, list)
+        edges = {(edge.tenant, edge.parent, edge.child): edge for edge in self._read_to[child]}
+        return self._laid_over(edges, ((child[0], parent, child[1]) for parent in self._by_child.get(child, ())))
+
+    def _laid_over(
+        self, edges: dict[tuple[str, str, str], Edge], changed: Iterable[tuple[str, str, str]]
+    ) -> list[Edge]:
+        for key in changed:
+            edge = self.edges[key]
+            if edge is None:
+                edges.pop(key, None)
+            else:
+                edges[key] = edge
+        return sorted(edges.values(), key=lambda edge: edge.child_seq) if len(edges) > 1 else list(edges.values())
+
+    def letter(self, ref: Ref) -> DeadLetter | None:
+        return self.letters[ref] if ref in self.letters else self.tables.dead_letters([ref]).get(ref)
+
+    def result(self, ref: Ref) -> Result | None:
+        """The result while it lives: until its time, and as long as a child may still ask for it."""
+        result = self.results[ref] if ref in self.results else self.tables.results([ref]).get(ref)
+        if result is None or self.now < result.expires_at or self.edges_from(ref):
+            return result
+        return None
+
+    def slot(self, ref: Ref) -> Slot | None:
+        return self.slots[ref] if ref in self.slots else self.tables.slots([ref]).get(ref)
+
+    def depth(self, lane: Lane) -> int:
+        """Waiting jobs, this unit's own counted."""
+        if lane not in self._read_depth:
+            self._read_depth[lane] = self.tables.depth(lane)
+        return self._read_depth[lane] + self._waiting.get(lane, 0)
+
+    # Changing
+
+    def next_seq(self) -> int:
+        self.meta = replace(self.meta, seq=self.meta.seq + 1)
+        return self.meta.seq
+
+    def add(self, step: Step, payload: bytes) -> None:
+        """A new job."""
+        self.payloads[step.job.ref] = payload
+        self._put(None, step)
+
+    def put(self, before: Job, step: Step) -> None:
+        """A job that moved."""
+        self._put(before, step)
+
+    def _put(self, before: Job | None, step: Step) -> None:
+        after = step.job
+        ref = after.ref
+        self.before.setdefault(ref, before)
+        self.after[ref] = after
+        moved = (after.state in _WAITING) - (before is not None and before.state in _WAITING)
+        if moved:
+            lane = after.spec.lane
+            self._waiting[lane] = self._waiting.get(lane, 0) + moved
+        if step.event is not None:
+            self.emit(step.event)
+
+    def put_edge(self, edge: Edge) -> None:
+        self._change_edge(edge, edge)
+
+    def drop_edge(self, edge: Edge) -> None:
+        self._change_edge(edge, None)
+
+    def _change_edge(self, edge: Edge, value: Edge | None) -> None:
+        self.edges[edge.tenant, edge.parent, edge.child] = value
+        self._by_parent.setdefault((edge.tenant, edge.parent), set()).add(edge.child)
+        self._by_child.setdefault((edge.tenant, edge.child), set()).add(edge.parent)
+
+    def free(self, slot: Slot) -> None:
+        """A cancelled job's place is empty."""
+        self.slots[slot.tenant, slot.job_id] = None
+        self._freed.add(slot.queue)
+
+    def defer(self, parent: Ref) -> None:
+        """Leaves telling a parent's children to a later sweep."""
+        self.meta = replace(self.meta, cascade_head=self.meta.cascade_head + 1)
+        self.cascades[self.meta.cascade_head] = parent
+
+    def emit(self, event: Event) -> None:
+        self.events.setdefault(event.tenant, []).append(event)
+
+    # Ending
+
+    @property
+    def wrote(self) -> bool:
+        """Whether anything would be kept: only then does the store's time move."""
+        return self.meta is not self._meta_before or any(
+            (
+                self.after,
+                self.bindings,
+                self.edges,
+                self.letters,
+                self.results,
+                self.slots,
+                self.documents,
+                self.buckets,
+                self.positions,
+                self.cascades,
+                self.events,
+            )
+        )
+
+    def snapshot(self) -> dict[str, Any]:
+        """What `restore` needs to undo everything after this point."""
+        return {
+            name: {key: _copied(kept) for key, kept in value.items()} if isinstance(value, dict) else _copied(value)
+            for name, value in vars(self).items()
+            if name != "tables"
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        vars(self).update(snapshot)
+
+    def topics(self) -> set[str]:
+        """What waiters should look at again once this is kept."""
+        topics: set[str] = set()
+        for ref, after in self.after.items():
+            before = self.before[ref]
+            if after.state.terminal:
+                topics.add(job_topic(ref))
+            if after.state is State.PENDING or (before is not None and before.state is State.RUNNING):
+                topics.add(queue_topic(after.spec.queue))
+        for _, kind, name in self.documents:
+            if kind == QUEUE:
+                topics.add(queue_topic(name))
+            elif kind == TENANT:
+                topics.add(EVERYTHING)
+        topics.update(queue_topic(queue) for queue in self._freed)
+        if self.events:
+            topics.add(FEED_TOPIC)
+        return topics

@@ -1,0 +1,157 @@
+"""The Store boundary: about ten verbs in the domain's words, batch-first, one reply per item.
+
+A store knows nothing of handlers, codecs or HTTP. Each mutating call is atomic per item, writes the job's event with
+the change, and may be sent again with the same arguments for the same answer. Refusals are values; what is broken
+raises a `StoreError`. All times and durations are integer milliseconds.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from tenure.domain.calls import (
+    AnyCommand,
+    Claim,
+    Claimed,
+    CommandReply,
+    Document,
+    DumpItem,
+    DumpPage,
+    Enqueued,
+    Epoch,
+    EventPage,
+    Exchanged,
+    JobFilter,
+    JobPage,
+    JobView,
+    Purged,
+    Renewal,
+    Renewed,
+    Retention,
+    Settle,
+    Settled,
+    Stored,
+    Swept,
+)
+from tenure.domain.errors import Refused
+from tenure.domain.job import NewJob, Ref
+from tenure.domain.names import Ms
+
+Clock = Callable[[], Ms]
+"""Now, in milliseconds since the Unix epoch. Tests replace it; nothing else may."""
+
+
+class ClockFloor(StrEnum):
+    """What never goes back when the clock does."""
+
+    STORE = "store"
+    JOB = "job"
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store can honestly promise; asking for an absent one raises `Unsupported` when configured."""
+
+    name: str
+    clock_floor: ClockFloor
+    survives_process_crash: bool
+    survives_power_loss: bool
+    survives_failover: bool
+    user_transactions: bool
+    multi_process: bool
+    multi_host: bool
+    exact_depth: bool
+    """`max_depth` is never overshot by concurrent producers."""
+    snapshot_reads: bool
+    """Several readers can share one consistent view."""
+
+
+class Store(Protocol):
+    """What every store does, the same."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    async def migrate(self) -> int:
+        """Brings the store to this code's schema, creating it if absent; answers the schema version."""
+
+    async def close(self) -> None:
+        """Lets go of everything; the store may not be used after."""
+
+    async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[Enqueued | Refused]:
+        """Puts jobs in, in order, each seeing those before it. Atomic: all are created, or none."""
+
+    async def claim(self, request: Claim) -> Claimed | Refused:
+        """Leases up to n jobs, fairly over tenants. An empty answer writes nothing."""
+
+    async def renew(self, renewals: Sequence[Renewal]) -> list[Renewed | Refused]:
+        """Extends leases and records progress."""
+
+    async def settle(self, settlements: Sequence[Settle]) -> list[Settled | Refused]:
+        """Ends leases; items are independent."""
+
+    async def exchange(self, settlements: Sequence[Settle], request: Claim) -> Exchanged:
+        """Settles, then claims what is there now, in one round trip where the store can."""
+
+    async def command(self, commands: Sequence[AnyCommand]) -> list[CommandReply | Refused]:
+        """Cancel, request cancel, reschedule, reprioritise, replay, discard."""
+
+    async def sweep(self, interval: Ms, limit: int = 500, hold: Ms | None = None) -> Swept | Refused:
+        """Takes lost leases, expires, goes on with cascades and cleans up, once per interval over all callers.
+
+        `hold` keeps leases from being taken for that long: the caller saw the clock jump.
+        """
+
+    async def purge(self, retention: Retention = Retention()) -> Purged | Refused | None:  # noqa: B008 frozen
+        """Deletes the oldest (day, state) past retention; None when nothing is due."""
+
+    async def get(self, refs: Sequence[Ref], *, explain: bool = False) -> list[JobView | Refused]:
+        """Reads jobs as they stand; `explain` lists the gates that hold them."""
+
+    async def query(self, where: JobFilter, *, after: str | None = None, limit: int = 100) -> JobPage:
+        """Lists jobs, newest first."""
+
+    async def events(
+        self, *, tenant: str | None = None, after: str | None = None, limit: int = 1_000
+    ) -> EventPage | Refused:
+        """Follows the feed from a cursor (None: from its beginning): of one tenant, or store-wide."""
+
+    async def wait(self, topics: Collection[str], timeout_seconds: float) -> bool:
+        """Returns early, True, on a hint that one of the topics changed. Hints may be spurious or missing."""
+
+    async def put_document(
+        self, document: Document, *, expect: int | None = None, ttl: Ms | None = None
+    ) -> Stored | Refused:
+        """Writes a document, if it stands at version `expect` (0: absent; None: whatever it is)."""
+
+    async def list_documents(self, tenant: str, kind: str, *, prefix: str = "") -> list[Document]:
+        """Documents of one kind by name; tenant `*` lists everyone's defaults."""
+
+    async def freeze(self) -> Epoch:
+        """Stops all but renew and settle."""
+
+    async def thaw(self) -> Epoch | Refused:
+        """Ends a freeze; the epoch grows by one."""
+
+    async def dump(self, *, after: str | None = None, limit: int = 1_000) -> DumpPage | Refused:
+        """Everything a frozen store keeps, in a stable order."""
+
+    async def load(self, items: Sequence[DumpItem]) -> int | Refused:
+        """Writes dumped items verbatim into an empty frozen store; may be repeated."""
+
+
+def queue_topic(queue: str) -> str:
+    """Work may have become claimable in this queue."""
+    return f"queue/{queue}"
+
+
+def job_topic(ref: Ref) -> str:
+    """This job ended."""
+    return f"job/{ref[0]}/{ref[1]}"
+
+
+FEED_TOPIC = "feed"
+"""Something happened."""
+EVERYTHING = "*"
+"""A hint for whoever waits, whatever for."""

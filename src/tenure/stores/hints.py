@@ -1,0 +1,55 @@
+"""Hints: waking those who wait, in this process. A hint says "look again"; the truth is in the store."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Collection, Iterable
+
+from tenure.domain.store import EVERYTHING
+
+
+class Hints:
+    """Waiters by topic. Any thread may tell; each waiter is woken on its own loop."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+
+    async def wait(self, topics: Collection[str], timeout_seconds: float) -> bool:
+        """Whether one of the topics was told about before the time was up."""
+        hint: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        with self._lock:
+            for topic in topics:
+                self._waiting.setdefault(topic, set()).add(hint)
+        try:
+            await asyncio.wait_for(hint, timeout_seconds)
+        except TimeoutError:
+            return False
+        finally:
+            self._forget(topics, hint)
+        return True
+
+    def _forget(self, topics: Collection[str], hint: asyncio.Future[None]) -> None:
+        with self._lock:
+            for topic in topics:
+                waiting = self._waiting.get(topic, set())
+                waiting.discard(hint)
+                if not waiting:
+                    self._waiting.pop(topic, None)
+
+    def tell(self, topics: Iterable[str]) -> None:
+        """Wakes whoever waits for one of the topics."""
+        with self._lock:
+            told = set(topics)
+            if EVERYTHING in told:
+                told = set(self._waiting)
+            hints = [hint for topic in told for hint in self._waiting.get(topic, ())]
+        for hint in hints:
+            # A loop that was closed has nobody left to wake.
+            with contextlib.suppress(RuntimeError):
+                hint.get_loop().call_soon_threadsafe(_wake, hint)
+
+
+def _wake(hint: asyncio.Future[None]) -> None:
+    if not hint.done():
+        hint.set_result(None)

@@ -1,0 +1,144 @@
+"""Rows of the SQLite store as the domain's values, and back. A record comes as (seq, spec, state, live)."""
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import astuple
+
+from tenure.domain.calls import Document
+from tenure.domain.job import (
+    Attempt,
+    Binding,
+    DeadLetter,
+    Edge,
+    Failure,
+    Job,
+    Lease,
+    Progress,
+    Result,
+    Settlement,
+    Slot,
+    Spec,
+)
+from tenure.domain.names import Ms
+from tenure.domain.states import Disposition, OnParentFailure, State, Unique
+
+Row = tuple[Any, ...]
+
+
+class Live(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A record's changing parts but for its state, in the order of `Job`'s fields."""
+
+    version: int
+    priority: int
+    run_at: Ms
+    updated_at: Ms
+    attempt: int
+    lease_seq: int
+    token: bytes | None
+    lease: Lease | None
+    settled: Settlement | None
+    cancel_requested: bool
+    finished_at: Ms | None
+    reason: str | None
+    progress: Progress | None
+    last_error: Failure | None
+    releases: dict[str, int]
+    history: tuple[Attempt, ...]
+
+
+_STATES = {state.value: state for state in State}
+_encode = msgspec.msgpack.Encoder().encode
+spec_of = msgspec.msgpack.Decoder(Spec).decode
+_live = msgspec.msgpack.Decoder(Live).decode
+
+
+def job_of(spec: Spec, state: str, live: bytes) -> Job:
+    """A record."""
+    return Job(spec, _STATES[state], *astuple(_live(live)))
+
+
+def live_blob(job: Job) -> bytes:
+    """What changes about a job, but for its state."""
+    return _encode(
+        (
+            job.version,
+            job.priority,
+            job.run_at,
+            job.updated_at,
+            job.attempt,
+            job.lease_seq,
+            job.token,
+            job.lease,
+            job.settled,
+            job.cancel_requested,
+            job.finished_at,
+            job.reason,
+            job.progress,
+            job.last_error,
+            job.releases,
+            job.history,
+        )
+    )
+
+
+def job_row(job: Job) -> Row:
+    """What `add_job` takes."""
+    spec = job.spec
+    identity = (spec.seq, spec.tenant, spec.id, spec.queue, spec.job_type, spec.enqueued_at)
+    return (*identity, _encode(spec), job.state.value, live_blob(job))
+
+
+def label_rows(spec: Spec) -> list[Row]:
+    return [(spec.tenant, name, value, spec.seq) for name, value in spec.labels.items()]
+
+
+def binding_of(row: Row) -> Binding:
+    return Binding(row[4], row[5], Unique(row[6]), row[7])
+
+
+def binding_row(binding: Binding) -> Row:
+    return (binding.job_id, binding.fingerprint, binding.unique.value, binding.expires_at)
+
+
+def edge_of(row: Row) -> Edge:
+    return Edge(row[0], row[1], row[2], row[3], OnParentFailure(row[4]), bool(row[5]))
+
+
+def edge_row(edge: Edge) -> Row:
+    return (edge.tenant, edge.parent, edge.child, edge.child_seq, edge.on_failure.value, int(edge.resolved))
+
+
+def letter_of(row: Row) -> DeadLetter:
+    return DeadLetter(row[0], row[1], row[2], Disposition(row[3]), row[4])
+
+
+def letter_row(letter: DeadLetter) -> Row:
+    return (letter.tenant, letter.job_id, letter.at, letter.disposition.value, letter.new_id)
+
+
+def result_of(row: Row) -> Result:
+    return Result(row[2], row[3], row[4])
+
+
+def slot_of(row: Row) -> Slot:
+    return Slot(*row)
+
+
+def slot_row(slot: Slot) -> Row:
+    return (slot.tenant, slot.job_id, slot.lease_seq, slot.queue, slot.group, slot.deadline)
+
+
+def document_of(row: Row) -> Document:
+    return Document(tenant=row[0], kind=row[1], name=row[2], body=row[3], version=row[4], expires_at=row[5])
+
+
+def document_row(document: Document) -> Row:
+    return (
+        document.tenant,
+        document.kind,
+        document.name,
+        document.body,
+        document.version,
+        document.expires_at,
+    )

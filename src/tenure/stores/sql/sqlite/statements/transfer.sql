@@ -1,0 +1,49 @@
+-- Everything of one kind by its key, after a given key; and what restoring needs besides the writes.
+
+-- name: restore_body
+-- The payload comes with an item of its own.
+INSERT OR IGNORE INTO body (seq, payload) VALUES (?, x'')
+
+-- name: dump_job
+SELECT seq, spec, state, live FROM job WHERE (tenant, id) > (?1, ?2) ORDER BY tenant, id LIMIT ?3
+
+-- name: dump_body
+SELECT job.tenant, job.id, body.payload FROM job CROSS JOIN body ON body.seq = job.seq
+WHERE (job.tenant, job.id) > (?1, ?2) ORDER BY job.tenant, job.id LIMIT ?3
+
+-- name: dump_binding
+SELECT tenant, queue, job_type, key, job_id, fingerprint, uniqueness, expires_at FROM binding
+WHERE (tenant, queue, job_type, key) > (?1, ?2, ?3, ?4) ORDER BY tenant, queue, job_type, key LIMIT ?5
+
+-- name: dump_edge
+SELECT tenant, parent, child, child_seq, on_failure, resolved FROM edge
+WHERE (tenant, parent, child) > (?1, ?2, ?3) ORDER BY tenant, parent, child LIMIT ?4
+
+-- name: dump_dead_letter
+SELECT tenant, job_id, at, disposition, new_id FROM dead_letter
+WHERE (tenant, job_id) > (?1, ?2) ORDER BY tenant, job_id LIMIT ?3
+
+-- name: dump_result
+SELECT tenant, job_id, body, codec, expires_at FROM result
+WHERE (tenant, job_id) > (?1, ?2) ORDER BY tenant, job_id LIMIT ?3
+
+-- name: dump_slot
+SELECT tenant, job_id, lease_seq, queue, grp, deadline FROM slot
+WHERE (tenant, job_id) > (?1, ?2) ORDER BY tenant, job_id LIMIT ?3
+
+-- name: dump_cascade
+SELECT position, tenant, id FROM cascade WHERE position > ?1 ORDER BY position LIMIT ?2
+
+-- name: dump_bucket
+SELECT tenant, queue, grp, tat FROM bucket
+WHERE (tenant, queue, grp) > (?1, ?2, ?3) ORDER BY tenant, queue, grp LIMIT ?4
+
+-- name: dump_position
+SELECT tenant, queue, grp FROM position WHERE (tenant, queue) > (?1, ?2) ORDER BY tenant, queue LIMIT ?3
+
+-- name: dump_document
+SELECT tenant, kind, name, body, version, expires_at FROM document
+WHERE (tenant, kind, name) > (?1, ?2, ?3) ORDER BY tenant, kind, name LIMIT ?4
+
+-- name: dump_chunk
+SELECT position, tenant, at, body FROM feed WHERE position > ?1 ORDER BY position LIMIT ?2

@@ -1,0 +1,115 @@
+-- Keeping what a unit changed. Each is run for many rows at once.
+
+-- name: add_job
+INSERT INTO job (seq, tenant, id, queue, job_type, enqueued_at, spec, state, live) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: save_job
+UPDATE job SET state = ?, live = ? WHERE seq = ?
+
+-- name: add_body
+INSERT INTO body (seq, payload) VALUES (?, ?)
+
+-- name: put_ready
+INSERT INTO ready (queue, tenant, grp, prio_neg, run_at, seq, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)
+
+-- name: drop_ready
+DELETE FROM ready WHERE queue = ? AND tenant = ? AND grp = ? AND prio_neg = ? AND run_at = ? AND seq = ?
+
+-- name: put_scheduled
+INSERT INTO scheduled (queue, tenant, grp, prio_neg, run_at, seq, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)
+
+-- name: drop_scheduled
+DELETE FROM scheduled WHERE queue = ? AND run_at = ? AND seq = ?
+
+-- name: put_blocked
+INSERT INTO blocked (queue, tenant, seq) VALUES (?, ?, ?)
+
+-- name: drop_blocked
+DELETE FROM blocked WHERE queue = ? AND tenant = ? AND seq = ?
+
+-- name: put_running
+INSERT INTO running (queue, tenant, grp, seq, token, deadline) VALUES (?, ?, ?, ?, ?, ?)
+
+-- name: drop_running
+DELETE FROM running WHERE queue = ? AND tenant = ? AND grp = ? AND seq = ?
+
+-- name: put_in_order
+INSERT INTO in_order (queue, tenant, grp, seq, expires_at) VALUES (?, ?, ?, ?, ?)
+
+-- name: drop_in_order
+DELETE FROM in_order WHERE queue = ? AND tenant = ? AND grp = ? AND seq = ?
+
+-- name: put_expiring
+INSERT INTO expiring (expires_at, tenant, id, seq) VALUES (?, ?, ?, ?)
+
+-- name: drop_expiring
+DELETE FROM expiring WHERE expires_at = ? AND tenant = ? AND id = ?
+
+-- name: put_finished
+INSERT INTO finished (day, state, seq) VALUES (?, ?, ?)
+
+-- name: add_label
+INSERT INTO label (tenant, name, value, seq) VALUES (?, ?, ?, ?)
+
+-- name: put_binding
+INSERT OR REPLACE INTO binding (tenant, queue, job_type, key, job_id, fingerprint, uniqueness, expires_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: drop_binding
+DELETE FROM binding WHERE tenant = ? AND queue = ? AND job_type = ? AND key = ?
+
+-- name: put_edge
+INSERT OR REPLACE INTO edge (tenant, parent, child, child_seq, on_failure, resolved) VALUES (?, ?, ?, ?, ?, ?)
+
+-- name: drop_edge
+DELETE FROM edge WHERE tenant = ? AND parent = ? AND child = ?
+
+-- name: put_dead_letter
+INSERT OR REPLACE INTO dead_letter (tenant, job_id, at, disposition, new_id) VALUES (?, ?, ?, ?, ?)
+
+-- name: drop_dead_letter
+DELETE FROM dead_letter WHERE tenant = ? AND job_id = ?
+
+-- name: put_result
+INSERT OR REPLACE INTO result (tenant, job_id, body, codec, expires_at) VALUES (?, ?, ?, ?, ?)
+
+-- name: drop_result
+DELETE FROM result WHERE tenant = ? AND job_id = ?
+
+-- name: put_slot
+INSERT OR REPLACE INTO slot (tenant, job_id, lease_seq, queue, grp, deadline) VALUES (?, ?, ?, ?, ?, ?)
+
+-- name: drop_slot
+DELETE FROM slot WHERE tenant = ? AND job_id = ?
+
+-- name: put_cascade
+INSERT OR REPLACE INTO cascade (position, tenant, id) VALUES (?, ?, ?)
+
+-- name: drop_cascade
+DELETE FROM cascade WHERE position = ?
+
+-- name: put_bucket
+INSERT OR REPLACE INTO bucket (tenant, queue, grp, tat) VALUES (?, ?, ?, ?)
+
+-- name: put_position
+INSERT OR REPLACE INTO position (tenant, queue, grp) VALUES (?, ?, ?)
+
+-- name: put_document
+INSERT OR REPLACE INTO document (tenant, kind, name, body, version, expires_at) VALUES (?, ?, ?, ?, ?, ?)
+
+-- name: drop_document
+DELETE FROM document WHERE tenant = ? AND kind = ? AND name = ?
+
+-- name: add_chunk
+INSERT OR REPLACE INTO feed (position, tenant, at, body) VALUES (?, ?, ?, ?)
+
+-- name: put_meta
+UPDATE meta SET
+    mark = ?, seq = ?, epoch = ?, frozen = ?, loading = ?, last_turn = ?, hold_until = ?, feed_head = ?,
+    feed_floor = ?, cascade_head = ?, config = config + ?
+
+-- name: touch_config
+UPDATE meta SET config = config + 1
+
+-- name: set_payload
+INSERT OR REPLACE INTO body (seq, payload) SELECT seq, ?3 FROM job WHERE tenant = ?1 AND id = ?2

@@ -1,0 +1,165 @@
+"""The SQLite store: the embedded default. One file, several processes, durable at every answer."""
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from tenure.domain.calls import Swept
+from tenure.domain.errors import Refused, StoreUnavailable
+from tenure.domain.model import Unit
+from tenure.domain.names import Ms
+from tenure.domain.store import EVERYTHING, Capabilities, Clock, ClockFloor
+from tenure.stores.base import ModelStore, Operation
+from tenure.stores.clock import system_clock
+from tenure.stores.sql.sqlite.file import StoreFile, translated
+from tenure.stores.sql.sqlite.tables import SqliteTables
+from tenure.stores.sql.sqlite.verify import verify
+from tenure.stores.sql.sqlite.wake import Wake
+from tenure.stores.sql.sqlite.writer import Writer
+
+T = TypeVar("T")
+
+LARGE_WAL = 512 * 1024 * 1024
+"""A log this long means that a reader keeps it from being folded back; worth a warning."""
+
+log = logging.getLogger("tenure.sqlite")
+
+
+class SqliteStore(ModelStore):
+    """Keeps jobs in one SQLite file. Opening is lazy; a forked child opens connections of its own.
+
+    `migrate` creates the file. Every answer of a mutating call comes after a COMMIT with synchronous=FULL.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], clock: Clock = system_clock) -> None:
+        super().__init__()
+        self._file = StoreFile(path)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._open: _Open | None = None
+        self._closed = False
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            name="sqlite",
+            clock_floor=ClockFloor.STORE,
+            survives_process_crash=True,
+            survives_power_loss=True,
+            survives_failover=False,
+            user_transactions=True,
+            multi_process=True,
+            multi_host=False,
+            exact_depth=True,
+            snapshot_reads=False,
+        )
+
+    async def migrate(self) -> int:
+        return await asyncio.to_thread(self._migrate)
+
+    def _migrate(self) -> int:
+        self._file.check_place()
+        self._file.create()
+        connection = self._file.connect()
+        try:
+            return self._file.migrate(connection)
+        finally:
+            connection.close()
+
+    async def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            opened, self._open = self._open, None
+        if opened is not None and opened.pid == os.getpid():
+            await asyncio.to_thread(opened.close)
+
+    async def _write(self, *parts: Operation) -> list[Any]:
+        return await asyncio.wrap_future(self._opened().writer.submit(parts))
+
+    async def _read(self, part: Callable[[Unit], T]) -> T:
+        opened = self._opened()
+        return await asyncio.get_running_loop().run_in_executor(opened.pool, opened.read, part)
+
+    async def sweep(self, interval: Ms, limit: int = 500, hold: Ms | None = None) -> Swept | Refused:
+        reply = await super().sweep(interval, limit, hold)
+        if isinstance(reply, Swept) and reply.turn:
+            opened = self._opened()
+            await asyncio.get_running_loop().run_in_executor(opened.pool, opened.checkpoint)
+        return reply
+
+    async def wait(self, topics: Collection[str], timeout_seconds: float) -> bool:
+        self._opened().wake.listen()
+        return await super().wait(topics, timeout_seconds)
+
+    async def verify(self) -> list[str]:
+        """Differences between records and what is derived from them; none in a sound store."""
+        opened = self._opened()
+        return await asyncio.get_running_loop().run_in_executor(opened.pool, opened.verify)
+
+    def _opened(self) -> "_Open":
+        with self._lock:
+            if self._closed:
+                raise StoreUnavailable(f"{self._file.path}: this store was closed")
+            if self._open is None or self._open.pid != os.getpid():
+                self._file.check_place()
+                if not self._file.path.exists():
+                    raise StoreUnavailable(f"{self._file.path} doesn't exist yet: call migrate() first")
+                self._open = _Open(self._file, self._clock, self._hints.tell)
+            return self._open
+
+
+class _Open:
+    """What one process holds: the writer, a reading connection with its thread, and the wake-up socket."""
+
+    def __init__(self, file: StoreFile, clock: Clock, tell: Callable[[Collection[str]], None]) -> None:
+        self.pid = os.getpid()
+        self._file = file
+        self._clock = clock
+        self.pool = ThreadPoolExecutor(1, "tenure-sqlite-reader")
+        self.wake = Wake(file, lambda: tell((EVERYTHING,)))
+        self.writer = Writer(file, clock, self._kept)
+        self._tell = tell
+        self._tables: SqliteTables | None = None
+
+    def _kept(self, topics: set[str]) -> None:
+        if topics:
+            self._tell(topics)
+            self.wake.tell()
+
+    def read(self, part: Callable[[Unit], T]) -> T:
+        """Runs a part on one snapshot of the file."""
+        with translated(self._file.path):
+            tables = self._reading()
+            tables.connection.execute("BEGIN")
+            try:
+                meta = tables.begin()
+                return part(Unit(tables, max(self._clock(), meta.mark)))
+            finally:
+                tables.connection.execute("ROLLBACK")
+
+    def verify(self) -> list[str]:
+        with translated(self._file.path):
+            return verify(self._reading())
+
+    def checkpoint(self) -> None:
+        """Folds the log back into the file as far as readers allow."""
+        with translated(self._file.path):
+            self._reading().connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        if self._file.wal_size > LARGE_WAL:
+            log.warning("%s-wal has %d MiB: a long reader keeps it", self._file.path, self._file.wal_size >> 20)
+
+    def _reading(self) -> SqliteTables:
+        if self._tables is None:
+            self._tables = SqliteTables(self._file.connect())
+        return self._tables
+
+    def close(self) -> None:
+        self.writer.close()
+        self.wake.close()
+        self.pool.shutdown()
+        if self._tables is not None:
+            self._tables.connection.close()

@@ -1,0 +1,382 @@
+"""The model's tables in a SQLite file. Everything here runs inside one transaction of one connection."""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import astuple, replace
+
+from tenure.domain.calls import Document, JobFilter
+from tenure.domain.config import QUEUE, TENANT, QueueRules, TenantConfig, merge
+from tenure.domain.event import encode_events
+from tenure.domain.job import Binding, BindingKey, DeadLetter, Edge, Job, Ref, Result, Slot, Spec
+from tenure.domain.model import Chunk, FinishedBatch, Meta, Unit
+from tenure.domain.model.documents import configs, parse
+from tenure.domain.model.tables import BucketKey, DocumentKey, Lane
+from tenure.domain.names import Ms
+from tenure.domain.states import State
+from tenure.stores.sql import statements
+from tenure.stores.sql.sqlite import rows
+from tenure.stores.sql.sqlite.dump import dump, restore
+from tenure.stores.sql.sqlite.places import key_of, places
+from tenure.stores.sql.sqlite.query import query_sql
+from tenure.stores.sql.sqlite.rows import Row
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+SQL = statements.load(__package__ or "", "read", "claim", "sweep", "write", "transfer")
+
+PROMOTED_AT_ONCE = 10_000
+"""Jobs of a queue that one claim moves to `ready`: a flood of due jobs must not stall a claim for seconds."""
+
+KEPT_SPECS = 20_000
+"""Specs remembered between transactions."""
+
+_json = msgspec.json.Encoder().encode
+
+
+class SqliteTables:
+    """What the model remembers, as one transaction sees it. `begin` must come before anything else."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self._meta = Meta()
+        self._promoted: Ms = 0
+        self._config = -1
+        self._rules: dict[Lane, QueueRules] = {}
+        self._tenant_configs: dict[str, TenantConfig] = {}
+        self._payloads: dict[Ref, bytes] = {}
+        self._specs: dict[int, Spec] = {}
+
+    def begin(self) -> Meta:
+        """Reads the store's own numbers; call it when a transaction begins or was rolled back."""
+        *numbers, self._promoted, config = self._row("meta")
+        self._meta = Meta(numbers[0], numbers[1], numbers[2], bool(numbers[3]), bool(numbers[4]), *numbers[5:])
+        if config != self._config:
+            self._config = config
+            self._rules.clear()
+            self._tenant_configs.clear()
+        self._payloads.clear()
+        return self._meta
+
+    # Running statements
+
+    def _all(self, name: str, *values: Any) -> list[Row]:
+        return self.connection.execute(SQL[name], values).fetchall()
+
+    def _row(self, name: str, *values: Any) -> Row:
+        row: Row | None = self.connection.execute(SQL[name], values).fetchone()
+        if row is None:
+            raise AssertionError(f"statement {name} found nothing")
+        return row
+
+    def _many(self, name: str, values: Iterable[Row]) -> int:
+        return self.connection.executemany(SQL[name], values).rowcount
+
+    def _records(self, name: str, *values: Any) -> list[Job]:
+        return [self._record(row) for row in self.connection.execute(SQL[name], values)]
+
+    def _record(self, row: Row) -> Job:
+        seq = row[0]
+        spec = self._specs.get(seq)
+        if spec is None:
+            spec = self._remember(seq, row[1])
+        return rows.job_of(spec, row[2], row[3])
+
+    def _remember(self, seq: int, blob: bytes) -> Spec:
+        """A spec never changes: a job is claimed and settled by the same process, so it is decoded once."""
+        if len(self._specs) >= KEPT_SPECS:
+            self._specs.clear()
+        spec = self._specs[seq] = rows.spec_of(blob)
+        return spec
+
+    # Point reads
+
+    def meta(self) -> Meta:
+        return self._meta
+
+    def jobs(self, refs: Sequence[Ref]) -> dict[Ref, Job]:
+        return {job.ref: job for job in self._records("jobs", _json(refs).decode())}
+
+    def payloads(self, refs: Sequence[Ref]) -> dict[Ref, bytes]:
+        missing = [ref for ref in refs if ref not in self._payloads]
+        if missing:
+            self._payloads.update(((row[0], row[1]), row[2]) for row in self._all("payloads", _json(missing).decode()))
+        return {ref: self._payloads[ref] for ref in refs if ref in self._payloads}
+
+    def bindings(self, keys: Sequence[BindingKey]) -> dict[BindingKey, Binding]:
+        return {row[:4]: rows.binding_of(row) for row in self._all("bindings", _json(keys).decode())}
+
+    def edges_from(self, parents: Sequence[Ref]) -> dict[Ref, list[Edge]]:
+        found: dict[Ref, list[Edge]] = {}
+        if self._row("has_edges")[0]:
+            for row in self._all("edges_from", _json(parents).decode()):
+                found.setdefault((row[0], row[1]), []).append(rows.edge_of(row))
+        return found
+
+    def edges_to(self, children: Sequence[Ref]) -> dict[Ref, list[Edge]]:
+        found: dict[Ref, list[Edge]] = {}
+        for row in self._all("edges_to", _json(children).decode()):
+            found.setdefault((row[0], row[2]), []).append(rows.edge_of(row))
+        return found
+
+    def dead_letters(self, refs: Sequence[Ref]) -> dict[Ref, DeadLetter]:
+        return {(row[0], row[1]): rows.letter_of(row) for row in self._all("dead_letters", _json(refs).decode())}
+
+    def results(self, refs: Sequence[Ref]) -> dict[Ref, Result]:
+        return {(row[0], row[1]): rows.result_of(row) for row in self._all("results", _json(refs).decode())}
+
+    def slots(self, refs: Sequence[Ref]) -> dict[Ref, Slot]:
+        return {(row[0], row[1]): rows.slot_of(row) for row in self._all("slots", _json(refs).decode())}
+
+    def document(self, key: DocumentKey) -> Document | None:
+        found = self._all("document", *key)
+        return rows.document_of(found[0]) if found else None
+
+    def documents(self, tenant: str, kind: str, prefix: str) -> list[Document]:
+        return [rows.document_of(row) for row in self._all("documents", tenant, kind, prefix)]
+
+    def rules(self, tenant: str, queue: str) -> QueueRules:
+        lane = (tenant, queue)
+        if lane not in self._rules:
+            self._rules[lane] = merge(*configs(self, tenant, queue))
+        return self._rules[lane]
+
+    def tenant_config(self, tenant: str) -> TenantConfig:
+        if tenant not in self._tenant_configs:
+            document = self.document((tenant, TENANT, tenant))
+            config = None if document is None or document.body is None else parse(TENANT, document.body)
+            self._tenant_configs[tenant] = config if isinstance(config, TenantConfig) else TenantConfig()
+        return self._tenant_configs[tenant]
+
+    def bucket(self, key: BucketKey) -> int:
+        found = self._all("bucket", *key)
+        return found[0][0] if found else 0
+
+    def position(self, lane: Lane) -> str:
+        found = self._all("position", *lane)
+        return found[0][0] if found else ""
+
+    # Counts
+
+    def depth(self, lane: Lane) -> int:
+        return int(self._row("depth", lane[1], lane[0])[0])
+
+    def held(self, lane: Lane) -> int:
+        return int(self._row("held", lane[1], lane[0])[0])
+
+    def holders(self, lane: Lane, group: str) -> int:
+        return int(self._row("holders", lane[1], lane[0], group)[0])
+
+    def live_tenants(self, queue: str) -> list[str]:
+        return [row[0] for row in self._all("live_tenants", queue)]
+
+    # Scans of a claim
+
+    def promote(self, queues: Sequence[str], now: Ms) -> None:
+        if now < self._promoted:
+            self.connection.execute(SQL["demote"], (now,))
+            self.connection.execute(SQL["demoted"], (now,))
+            self._set_promoted(now)
+        for queue in queues:
+            values = (queue, now, PROMOTED_AT_ONCE)
+            if self.connection.execute(SQL["promote"], values).rowcount:
+                self.connection.execute(SQL["promoted"], values)
+                self._set_promoted(now)
+
+    def _set_promoted(self, now: Ms) -> None:
+        self._promoted = now
+        self.connection.execute(SQL["set_promoted"], (now,))
+
+    def running_under(self, token: bytes) -> list[Ref]:
+        return self._all("running_under", token)
+
+    def tenants(self, queues: Sequence[str], after: str, limit: int) -> list[str]:
+        found = {row[0] for queue in queues for row in self._all("tenants", queue, after, limit)}
+        return sorted(found)[:limit]
+
+    def groups(self, lane: Lane, after: str, limit: int) -> list[str]:
+        return [row[0] for row in self._all("groups", lane[1], lane[0], after, limit)]
+
+    def line(self, lane: Lane, group: str, now: Ms, hint: int) -> Iterator[Job]:
+        last, size = (-101, 0, 0), max(1, hint)
+        while True:
+            page = self._all("line", lane[1], lane[0], group, *last, now, size)
+            job = None
+            for row in page:
+                job = self._record(row)
+                self._payloads[job.ref] = row[4]
+                yield job
+            if job is None or len(page) < size:
+                return
+            last, size = (-job.priority, job.run_at, job.spec.seq), min(2 * size, 256)
+
+    def head(self, lane: Lane, group: str, now: Ms) -> Job | None:
+        found = self._records("head", lane[1], lane[0], group, now)
+        return found[0] if found else None
+
+    def next_run_at(self, queues: Sequence[str], tenants: Sequence[str] | None, now: Ms) -> Ms | None:
+        found = [self._upcoming(queue, tenants, now) for queue in queues]
+        return min((run_at for run_at in found if run_at is not None), default=None)
+
+    def _upcoming(self, queue: str, tenants: Sequence[str] | None, now: Ms) -> Ms | None:
+        for run_at, tenant in self.connection.execute(SQL["upcoming"], (queue, now)):
+            paused = self.tenant_config(tenant).paused or self.rules(tenant, queue).paused
+            if not paused and (tenants is None or tenant in tenants):
+                return int(run_at)
+        return None
+
+    # Scans of sweep and purge
+
+    def cascades(self, limit: int) -> list[tuple[int, Ref]]:
+        return [(row[0], (row[1], row[2])) for row in self._all("cascades", limit)]
+
+    def lost(self, now: Ms, limit: int) -> list[Job]:
+        return self._records("lost", now, limit)
+
+    def expired(self, now: Ms, limit: int) -> list[Job]:
+        return self._records("expired", now, limit)
+
+    def drained(self, now: Ms, limit: int) -> list[Slot]:
+        return [rows.slot_of(row) for row in self._all("drained", now, limit)]
+
+    def clean(self, now: Ms, limit: int) -> None:
+        for name in ("clean_bindings", "clean_results", "clean_documents", "clean_buckets"):
+            self.connection.execute(SQL[name], (now, limit))
+
+    def old_chunks(self, before: Ms, limit: int) -> int | None:
+        last: int | None = self._row("old_chunks", before, limit)[0]
+        return last
+
+    def finished(self) -> list[FinishedBatch]:
+        found: list[FinishedBatch] = []
+        last: tuple[int, str] = (-1, "")
+        while row := self.connection.execute(SQL["next_finished"], last).fetchone():
+            last = (row[0], row[1])
+            found.append(FinishedBatch(row[0], State(row[1])))
+        return found
+
+    def purge(self, batch: FinishedBatch, now: Ms) -> int:
+        self.connection.execute(SQL["purging_begin"])
+        count = self.connection.execute(SQL["purging_fill"], (batch.day, batch.state.value, now)).rowcount
+        for name in ("results", "dead_letters", "bindings", "labels", "bodies"):
+            self.connection.execute(SQL[f"purge_{name}"])
+        self.connection.execute(SQL["purge_finished"], (batch.day, batch.state.value))
+        self.connection.execute(SQL["purge_jobs"])
+        self.connection.execute(SQL["purging_end"])
+        return count
+
+    # Lists
+
+    def query(self, where: JobFilter, before_seq: int | None, limit: int) -> list[Job]:
+        sql, values = query_sql(where, before_seq, limit)
+        return [self._record(row) for row in self.connection.execute(sql, values)]
+
+    def chunks(self, tenant: str | None, after: int, limit: int) -> list[Chunk]:
+        found = (
+            self._all("chunks", after, limit) if tenant is None else self._all("tenant_chunks", after, limit, tenant)
+        )
+        return [Chunk(*row) for row in found]
+
+    # Transfer
+
+    def dump(self, kind: str, after: str, limit: int) -> list[tuple[str, Any]]:
+        if kind == "meta":
+            return [] if after else [("meta", self._meta)]
+        return dump(self.connection, SQL, kind, after, limit)
+
+    def restore(self, kind: str, value: Any) -> None:
+        restore(self.connection, SQL, kind, value)
+        self._specs.clear()
+        if kind == "document":
+            self.connection.execute(SQL["touch_config"])
+            self._forget_config()
+
+    # Writing
+
+    def keep(self, unit: Unit) -> None:
+        if not unit.wrote:
+            return
+        self._keep_jobs(unit)
+        self._keep_map("binding", unit.bindings, lambda key, binding: (*key, *rows.binding_row(binding)))
+        self._keep_map("edge", unit.edges, lambda _, edge: rows.edge_row(edge))
+        self._keep_map("dead_letter", unit.letters, lambda _, letter: rows.letter_row(letter))
+        self._keep_map("result", unit.results, lambda ref, one: (*ref, one.body, one.codec, one.expires_at))
+        self._keep_map("slot", unit.slots, lambda _, slot: rows.slot_row(slot))
+        self._keep_map("cascade", unit.cascades, lambda position, ref: (position, *ref))
+        self._keep_map("document", unit.documents, lambda _, document: rows.document_row(document))
+        if unit.buckets:
+            self._many("put_bucket", [(*key, tat) for key, tat in unit.buckets.items()])
+        if unit.positions:
+            self._many("put_position", [(*lane, group) for lane, group in unit.positions.items()])
+        self._keep_meta(unit)
+
+    def _keep_jobs(self, unit: Unit) -> None:
+        added: list[Job] = []
+        saved: list[Row] = []
+        left: dict[str, list[Row]] = {}
+        taken: dict[str, list[Row]] = {}
+        for ref, job in unit.after.items():
+            before = unit.before[ref]
+            there = places(job, unit.now)
+            if before is None:
+                added.append(job)
+            else:
+                saved.append((job.state.value, rows.live_blob(job), job.spec.seq))
+                here = places(before, unit.now)
+                for table, row in here:
+                    if (table, row) not in there:
+                        left.setdefault(table, []).append(row)
+                there = [place for place in there if place not in here]
+            for table, row in there:
+                taken.setdefault(table, []).append(row)
+        if saved:
+            self._many("save_job", saved)
+            self._leave(left)
+        if added:
+            self._add(unit, added)
+        for table, rows_taken in taken.items():
+            self._many(f"put_{table}", rows_taken)
+
+    def _add(self, unit: Unit, added: list[Job]) -> None:
+        self._many("add_job", [rows.job_row(job) for job in added])
+        self._many("add_body", [(job.spec.seq, unit.payloads[job.ref]) for job in added])
+        labels = [row for job in added if job.spec.labels for row in rows.label_rows(job.spec)]
+        if labels:
+            self._many("add_label", labels)
+
+    def _leave(self, left: dict[str, list[Row]]) -> None:
+        """Takes jobs from where they stood. One whose time has come may still stand in `scheduled`."""
+        for table, left_rows in left.items():
+            dropped = self._many(f"drop_{table}", [key_of(table, row) for row in left_rows])
+            if table == "ready" and dropped < len(left_rows):
+                self._many("drop_scheduled", [key_of("scheduled", row) for row in left_rows])
+
+    def _keep_map(self, table: str, changes: dict[Any, Any], row: Any) -> None:
+        if not changes:
+            return
+        dropped = [key if isinstance(key, tuple) else (key,) for key, value in changes.items() if value is None]
+        if dropped:
+            self._many(f"drop_{table}", dropped)
+        if len(dropped) < len(changes):
+            self._many(f"put_{table}", [row(key, value) for key, value in changes.items() if value is not None])
+
+    def _keep_meta(self, unit: Unit) -> None:
+        meta, head = unit.meta, unit.meta.feed_head
+        for tenant, events in unit.events.items():
+            head += 1
+            self.connection.execute(SQL["add_chunk"], (head, tenant, unit.now, encode_events(events)))
+        if meta.feed_floor != self._meta.feed_floor:
+            self.connection.execute(SQL["trim_feed"], (meta.feed_floor,))
+        configured = any(key[1] in (QUEUE, TENANT) for key in unit.documents)
+        self._meta = replace(meta, feed_head=head, mark=max(meta.mark, unit.now))
+        self.connection.execute(SQL["put_meta"], (*astuple(self._meta), int(configured)))
+        if configured:
+            self._forget_config()
+
+    def _forget_config(self) -> None:
+        self._config += 1
+        self._rules.clear()
+        self._tenant_configs.clear()

@@ -1,0 +1,171 @@
+"""The writer: one thread per process that owns the writing connection and commits in groups.
+
+Calls queue up while a transaction is on its way to the disk; the next transaction takes them all, each in a savepoint
+of its own, so one that breaks takes nothing with it. A call is answered after its COMMIT, never before.
+"""
+
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from tenure.domain.errors import OutcomeUnknown, StoreUnavailable
+from tenure.domain.model import Unit
+from tenure.domain.store import Clock
+from tenure.stores.base import Operation
+from tenure.stores.sql.sqlite.file import StoreFile, store_error
+from tenure.stores.sql.sqlite.tables import SqliteTables
+
+GROUP = 64
+"""Calls in one transaction at most, so that none waits for too many others."""
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A call's parts, and where its answer goes."""
+
+    parts: Sequence[Operation]
+    reply: "Future[list[Any]]"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a call came to inside an open transaction."""
+
+    replies: list[Any]
+    error: BaseException | None = None
+
+
+class Writer:
+    """Serialises every write of this process. `kept` is told the topics of each commit."""
+
+    def __init__(self, file: StoreFile, clock: Clock, kept: Callable[[set[str]], None]) -> None:
+        self._file = file
+        self._clock = clock
+        self._kept = kept
+        self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
+        self._tables: SqliteTables | None = None
+        self._thread = threading.Thread(target=self._run, name="tenure-sqlite-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, parts: Sequence[Operation]) -> "Future[list[Any]]":
+        """Queues a call; its future is done when it is durable, or refused."""
+        reply: Future[list[Any]] = Future()
+        self._calls.put(Call(parts, reply))
+        return reply
+
+    def close(self) -> None:
+        """Finishes what is queued, then ends the thread and its connection."""
+        self._calls.put(None)
+        self._thread.join()
+
+    # The thread
+
+    def _run(self) -> None:
+        while True:
+            calls, ended = self._next_group()
+            if calls:
+                self._serve(calls)
+            if ended:
+                self._disconnect()
+                return
+
+    def _next_group(self) -> tuple[list[Call], bool]:
+        calls: list[Call] = []
+        call = self._calls.get()
+        while call is not None:
+            calls.append(call)
+            if len(calls) == GROUP:
+                return calls, False
+            try:
+                call = self._calls.get_nowait()
+            except queue.Empty:
+                return calls, False
+        return calls, True
+
+    def _serve(self, calls: list[Call]) -> None:
+        topics: set[str] = set()
+        try:
+            answers = self._commit(calls, topics)
+        except BaseException as error:
+            for call in calls:
+                call.reply.set_exception(error)
+            return
+        self._kept(topics)
+        for call, answer in zip(calls, answers, strict=True):
+            if answer.error is None:
+                call.reply.set_result(answer.replies)
+            else:
+                call.reply.set_exception(answer.error)
+
+    def _commit(self, calls: list[Call], topics: set[str]) -> list[Answer]:
+        """One transaction for all. A COMMIT of unknown outcome is run again: every call is repeatable (§5a)."""
+        for attempt in (1, 2):
+            try:
+                with self._file.locked():
+                    return self._transaction(calls, topics)
+            except _CommitFailed as failed:
+                self._disconnect()
+                if attempt == 2:
+                    raise OutcomeUnknown() from failed.__cause__
+            except sqlite3.Error as error:
+                self._disconnect()
+                raise store_error(self._file.path, error) from error
+        raise AssertionError("unreachable")
+
+    def _transaction(self, calls: list[Call], topics: set[str]) -> list[Answer]:
+        tables = self._connected()
+        connection = tables.connection
+        connection.execute("BEGIN IMMEDIATE")
+        tables.begin()
+        answers = [self._savepoint(tables, call, topics) for call in calls]
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if store_error(self._file.path, error).__class__ is StoreUnavailable and connection.in_transaction:
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+            raise _CommitFailed from error
+        return answers
+
+    def _savepoint(self, tables: SqliteTables, call: Call, topics: set[str]) -> Answer:
+        connection = tables.connection
+        connection.execute("SAVEPOINT call")
+        try:
+            answer = Answer(self._parts(tables, call.parts, topics))
+        except sqlite3.Error:
+            raise  # the device or the file failed: nobody's call can be trusted to have fitted
+        except Exception as error:
+            connection.execute("ROLLBACK TO call")
+            tables.begin()
+            answer = Answer([], error)
+        connection.execute("RELEASE call")
+        return answer
+
+    def _parts(self, tables: SqliteTables, parts: Sequence[Operation], topics: set[str]) -> list[Any]:
+        now = max(self._clock(), tables.meta().mark)
+        replies = []
+        for part in parts:
+            unit = Unit(tables, now)
+            replies.append(part(unit))
+            tables.keep(unit)
+            topics |= unit.topics()
+        return replies
+
+    def _connected(self) -> SqliteTables:
+        if self._tables is None:
+            self._tables = SqliteTables(self._file.connect())
+        return self._tables
+
+    def _disconnect(self) -> None:
+        tables, self._tables = self._tables, None
+        if tables is not None:
+            with suppress(sqlite3.Error):
+                tables.connection.close()
+
+
+class _CommitFailed(Exception):
+    """The COMMIT itself failed: it may or may not have reached the disk."""

@@ -1,0 +1,318 @@
+"""Two stores told the same things: the one under test, recorded and checked, and the model.
+
+Whatever one answers the other must answer too. The feed is followed after every step, each tenant's view of it compared
+exactly; old cursors are kept and read again, for nothing may ever appear before them.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from tenure.domain.calls import Claimed, ClaimedJob, DumpItem, EventPage, Exchanged, JobPage, JobView
+from tenure.domain.errors import CursorExpired, Refused, TenureError
+from tenure.domain.event import Event
+from tenure.domain.job import Job
+from tenure.domain.model.tables import Meta
+from tenure.domain.store import Store
+from tenure.stores.memory import MemoryStore
+from tenure.testing.checker import Checker, Violation
+from tenure.testing.clock import ManualClock
+from tenure.testing.factory import StoreFactory
+from tenure.testing.history import RecordingStore
+from tenure.testing.machine.story import Call, tell
+
+KEPT_CALLS = 400
+PAGE = 1_000
+
+
+class Divergence(AssertionError):
+    """The store under test and the model answered differently, or one of them broke."""
+
+    def __init__(self, verb: str, detail: str) -> None:
+        super().__init__(f"{verb}: {detail}")
+        self.verb = verb
+        self.detail = detail
+
+
+class Bookmark(msgspec.Struct, frozen=True):
+    """A place in the feed, as each store names it, and how many events of the view stood before it."""
+
+    model: str
+    store: str
+    index: int
+
+
+class Lockstep:
+    """The pair of stores on one clock, the checker, and what was heard from the feed."""
+
+    def __init__(self, factory: StoreFactory) -> None:
+        self.factory = factory
+        self.clock = ManualClock()
+        self.checker = Checker(sequential=True)
+        self.trace: deque[Call] = deque(maxlen=KEPT_CALLS)
+        self.feed: list[Event] = []
+        """Everything the store under test told, in its order."""
+        self.views: dict[str, list[Event]] = defaultdict(list)
+        self.bookmarks: dict[str | None, list[Bookmark]] = defaultdict(list)
+        """Per tenant; None is the store-wide feed."""
+        self._heads: tuple[str | None, str | None] = (None, None)
+        self._processes = 0
+        self.other: Store | None = None
+        """A second client, as from another process."""
+
+    async def open(self) -> None:
+        self.model: Store = MemoryStore(clock=self.clock)
+        await self.model.migrate()
+        self.raw = await self.factory.create(self.clock)
+        self.store = self.client = self.recorded(self.raw)
+
+    def recorded(self, store: Store) -> Store:
+        """The store as a new process sees it, everything it says fed to the checker."""
+        self._processes += 1
+        return RecordingStore(store, self.checker.feed, f"p{self._processes}", self.clock)
+
+    # Calls
+
+    async def call(self, verb: str, *args: Any, **options: Any) -> Any:
+        """Asks both; answers what both answered (a `TenureError` when both raised it)."""
+        wanted = await _attempt(verb, "model", getattr(self.model, verb), args, options)
+        self.trace.append((self.clock.now, verb, args, options, wanted))
+        got = await _attempt(verb, "store", getattr(self.client, verb), args, options)
+        if not same(wanted, got):
+            raise Divergence(verb, difference(wanted, got))
+        return got
+
+    def story(self, most: int = KEPT_CALLS) -> str:
+        """The last calls, with the model's answers: a script of what led here."""
+        return tell(list(self.trace)[-most:])
+
+    # The feed
+
+    async def follow(self) -> list[Event]:
+        """The new events, compared tenant by tenant."""
+        wanted, model_head = await self._read(self.model, None, self._heads[0])
+        got, store_head = await self._read(self.store, None, self._heads[1])
+        self._heads = (model_head, store_head)
+        if not wanted and not got:
+            return got
+        ours, theirs = by_tenant(wanted), by_tenant(got)
+        for tenant in ours | theirs:
+            if ours.get(tenant) != theirs.get(tenant):
+                raise Divergence("events", f"of {tenant}: " + difference(ours.get(tenant, []), theirs.get(tenant, [])))
+            self.views[tenant] += theirs[tenant]
+        self.feed += got
+        return got
+
+    def bookmark(self) -> None:
+        """Remembers this place in the feed, to come back to."""
+        model, store = self._heads
+        if model is not None and store is not None:
+            self.bookmarks[None].append(Bookmark(model, store, len(self.feed)))
+
+    async def read_again(self, tenant: str | None, mark: Bookmark | None, limit: int) -> None:
+        """Reads from an old cursor (None: the beginning): what was told before must be told again, the same."""
+        known = self.feed if tenant is None else self.views[tenant]
+        try:
+            got, store_head = await self._read(self.store, tenant, mark.store if mark else None, limit)
+        except CursorExpired:
+            got, store_head = None, ""
+        try:
+            wanted, model_head = await self._read(self.model, tenant, mark.model if mark else None, limit)
+        except CursorExpired:
+            wanted, model_head = None, ""
+        if (got is None) != (wanted is None):
+            raise Divergence("events", f"of {tenant}: " + difference(wanted, got))
+        if got is None or wanted is None:
+            return
+        told = known[mark.index :] if mark else known[len(known) - len(wanted) :]
+        if got != told:
+            raise Divergence("events", f"of {tenant} read again: " + difference(told, got))
+        self.bookmarks[tenant].append(Bookmark(model_head, store_head, len(known)))
+
+    async def _read(
+        self, store: Store, tenant: str | None, cursor: str | None, limit: int = PAGE
+    ) -> tuple[list[Event], str]:
+        """All events after a cursor, and the cursor after them. Raises `CursorExpired`."""
+        events: list[Event] = []
+        while True:
+            page = await store.events(tenant=tenant, after=cursor, limit=limit)
+            if not isinstance(page, EventPage):
+                raise page
+            cursor = page.cursor
+            events += page.events
+            if not page.events or len(page.events) * 2 < limit == PAGE:
+                return events, cursor
+
+    # Crash, second client, transfer
+
+    async def crash(self) -> None:
+        await self.close_other()
+        self.raw = await self.factory.crash(self.raw, self.clock)
+        self.store = self.client = self.recorded(self.raw)
+
+    async def open_other(self) -> None:
+        """Lets a second client in."""
+        self._other_raw = await self.factory.second(self.raw, self.clock)
+        self.other = self.recorded(self._other_raw)
+
+    async def close_other(self) -> None:
+        if self.other is not None and self._other_raw is not self.raw:
+            await self._other_raw.close()
+        self.other = None
+        self.client = self.store
+
+    async def compare_dumps(self, limit: int) -> tuple[list[DumpItem], list[DumpItem]]:
+        """What both frozen stores keep, the same."""
+        wanted, got = await dump(self.model, limit), await dump(self.store, limit)
+        if dump_order(wanted) != dump_order(got):
+            raise Divergence("dump", difference(dump_order(wanted), dump_order(got)))
+        return wanted, got
+
+    async def transfer(self, items: list[DumpItem], batch: int) -> None:
+        """Goes on with a fresh store loaded from a dump, which must then dump the same.
+
+        Loaded in batches, then all at once again: a load may be repeated. Only the second is told to the checker.
+        """
+        fresh = await self.factory.create(self.clock)
+        target = self.recorded(fresh)
+        await target.freeze()
+        for start in range(0, len(items), batch):
+            await load(fresh, items[start : start + batch])
+        await load(target, items)
+        copied = await dump(target, PAGE)
+        if dump_order(copied) != dump_order(items):
+            raise Divergence("load", difference(dump_order(items), dump_order(copied)))
+        await self.close_other()
+        await self.factory.destroy(self.raw)
+        self.raw, self.store, self.client = fresh, target, target
+        await self._find_place()
+
+    async def _find_place(self) -> None:
+        """After a transfer cursors may read differently; what they lead to may not."""
+        self.bookmarks.clear()
+        got, store_head = await self._read(self.store, None, None)
+        if got != self.feed[len(self.feed) - len(got) :]:
+            raise Divergence("load", "the feed: " + difference(self.feed, got))
+        wanted, model_head = await self._read(self.model, None, None)
+        if len(wanted) != len(got):
+            raise Divergence("load", "the feed: " + difference(wanted, got))
+        self._heads = (model_head, store_head)
+
+    async def close(self) -> None:
+        await self.close_other()
+        await self.factory.destroy(self.raw)
+        await self.model.close()
+
+
+async def _attempt(
+    verb: str, who: str, ask: Callable[..., Awaitable[object]], args: tuple[Any, ...], options: dict[str, Any]
+) -> object:
+    try:
+        return await ask(*args, **options)
+    except (TenureError, Violation) as error:
+        if isinstance(error, Violation):
+            raise
+        return error
+    except Exception as error:
+        raise Divergence(verb, f"the {who} broke: {error!r}") from error
+
+
+async def dump(store: Store, limit: int) -> list[DumpItem]:
+    """Everything a frozen store keeps."""
+    items: list[DumpItem] = []
+    cursor: str | None = None
+    while True:
+        page = await store.dump(after=cursor, limit=limit)
+        if isinstance(page, Refused):
+            raise Divergence("dump", f"of a frozen store: {page!r}")
+        items += page.items
+        cursor = page.cursor
+        if cursor is None:
+            return items
+
+
+async def load(store: Store, items: list[DumpItem]) -> None:
+    """Fills an empty frozen store."""
+    loaded = await store.load(items)
+    if isinstance(loaded, Refused):
+        raise Divergence("load", f"{len(items)} items into an empty frozen store: {loaded!r}")
+
+
+def dump_order(items: list[DumpItem]) -> list[tuple[str, bytes]]:
+    """A dump by content: its order is the store's own, and so is whether it is being loaded."""
+    return sorted((item.kind, _steady(item)) for item in items)
+
+
+def _steady(item: DumpItem) -> bytes:
+    if item.kind != "meta":
+        return item.body
+    meta = msgspec.msgpack.decode(item.body, type=Meta)
+    return msgspec.msgpack.encode(msgspec.structs.replace(meta, loading=False))
+
+
+def by_tenant(events: list[Event]) -> dict[str, list[Event]]:
+    views: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        views[event.tenant].append(event)
+    return views
+
+
+# Comparing
+
+
+def same(wanted: object, got: object) -> bool:
+    """Equal answers. Raised errors are compared by type, and the order of arrival may have gaps."""
+    if isinstance(wanted, Refused):
+        return wanted == got
+    if isinstance(wanted, TenureError):
+        return type(wanted) is type(got)
+    return wanted == got or without_seq(wanted) == without_seq(got)
+
+
+def without_seq(answer: Any) -> Any:
+    """The answer without what a store may number in its own way: `seq` and page cursors."""
+    match answer:
+        case list():
+            return [without_seq(item) for item in answer]
+        case JobView() | ClaimedJob():
+            return msgspec.structs.replace(answer, job=_unnumbered(answer.job))
+        case Claimed():
+            return msgspec.structs.replace(answer, jobs=tuple(without_seq(item) for item in answer.jobs))
+        case Exchanged():
+            return msgspec.structs.replace(answer, claimed=without_seq(answer.claimed))
+        case JobPage():
+            return JobPage(tuple(without_seq(item) for item in answer.jobs), answer.cursor and "more")
+    return answer
+
+
+def _unnumbered(job: Job) -> Job:
+    return msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, seq=0))
+
+
+def difference(wanted: Any, got: Any) -> str:
+    """Where two answers part, as deep as can be told, on one line."""
+    path, wanted, got = _part("", without_seq(wanted), without_seq(got))
+    return f"{path or 'answer'}: model {_short(wanted)} store {_short(got)}"
+
+
+def _part(path: str, wanted: Any, got: Any) -> tuple[str, Any, Any]:
+    if isinstance(wanted, list | tuple) and isinstance(got, list | tuple):
+        for index, (one, other) in enumerate(zip(wanted, got, strict=False)):
+            if one != other:
+                return _part(f"{path}[{index}]", one, other)
+        if len(wanted) != len(got):
+            at = min(len(wanted), len(got))
+            return f"{path}[{at}:] of {len(wanted)} and {len(got)}", wanted[at:], got[at:]
+    if isinstance(wanted, msgspec.Struct) and type(wanted) is type(got):
+        for field in wanted.__struct_fields__:
+            one, other = getattr(wanted, field), getattr(got, field)
+            if one != other:
+                return _part(f"{path}.{field}", one, other)
+    return path, wanted, got
+
+
+def _short(value: object) -> str:
+    text = repr(value).replace("\n", " ")
+    return text if len(text) <= 300 else text[:297] + "..."

@@ -1,0 +1,211 @@
+"""Rules of the operator: sweep, purge, configuration, reading, and time itself."""
+
+import msgspec
+
+from tenure.domain.calls import Document, JobFilter
+from tenure.domain.config import QUEUE, TENANT
+from tenure.domain.names import DAY, EVERYONE, HOUR, MINUTE, SECOND, Ms
+from tenure.domain.states import State
+from tenure.domain.store import FEED_TOPIC, queue_topic
+from tenure.testing.machine import values
+from tenure.testing.machine.dice import Dice
+from tenure.testing.machine.lockstep import Divergence, difference, without_seq
+from tenure.testing.machine.rules import rule
+from tenure.testing.machine.values import GRACE, TTL
+from tenure.testing.machine.world import QUEUES, TENANTS, World
+
+# Sweep and purge
+
+
+@rule(weight=6)
+async def sweep(world: World, dice: Dice) -> None:
+    interval = dice.pick((0, 0, 0, TTL, 10 * SECOND))
+    limit = dice.pick((1, 2, 500, 500))
+    await world.call("sweep", interval, limit)
+
+
+@rule()
+async def sweep_hold(world: World, dice: Dice) -> None:
+    await world.call("sweep", dice.pick((0, TTL)), 500, dice.pick((0, 1, TTL)))
+
+
+@rule(weight=2)
+async def purge(world: World, dice: Dice) -> None:
+    """Mostly on another day, for nothing is due on its own."""
+    if dice.chance(60):
+        world.pair.clock.now = world.now + DAY
+    await world.call("purge", values.retention(dice))
+    await world.look_at_all()
+
+
+# Configuration
+
+
+@rule(weight=3)
+async def configure(world: World, dice: Dice) -> None:
+    await world.put_document(values.configuration(world, dice))
+
+
+@rule()
+async def configure_expecting(world: World, dice: Dice) -> None:
+    """Compare and set, with the right version and with a wrong one."""
+    document = values.configuration(world, dice)
+    before = world.documents.get((document.tenant, document.kind, document.name))
+    version = before.version if before is not None else 0
+    await world.put_document(document, expect=version if dice.chance(60) else version + dice.pick((-1, 1, 2)))
+
+
+@rule(weight=2)
+async def unconfigure(world: World, dice: Dice) -> None:
+    """Sets everything free again, or writes down once more what holds."""
+    kinds = [document for document in world.documents.values() if document.kind in (QUEUE, TENANT)]
+    if kinds:
+        document = dice.pick(kinds)
+        body = document.body if dice.chance(20) else values.reset(document)
+        await world.put_document(msgspec.structs.replace(document, body=body, version=0))
+
+
+@rule()
+async def keep_document(world: World, dice: Dice) -> None:
+    """A document the store doesn't read, with a version and perhaps an end."""
+    level = dice.pick((*TENANTS, EVERYONE))
+    body = dice.pick((None, b"{}", b'{"cron": "0 3 * * *"}'))
+    document = Document(tenant=level, kind="schedule", name=dice.pick(("nightly", "night.2")), body=body)
+    before = world.documents.get((level, document.kind, document.name))
+    expect = dice.pick((None, None, 0, before.version if before else 1))
+    await world.put_document(document, expect=expect, ttl=dice.pick((None, None, 1, TTL)))
+
+
+@rule()
+async def configure_badly(world: World, dice: Dice) -> None:
+    """Configuration that can't be read changes nothing."""
+    body = dice.pick((b"", b"[]", b'{"weight": 0}', b'{"speed": 9}', b'{"mode": "fast"}', b'{"limit": "two"}'))
+    kind, name = dice.pick(((QUEUE, QUEUES[0]), (TENANT, TENANTS[0])))
+    await world.put_document(Document(tenant=TENANTS[0], kind=kind, name=name, body=body))
+
+
+@rule()
+async def list_documents(world: World, dice: Dice) -> None:
+    kind = dice.pick((QUEUE, TENANT, "schedule"))
+    await world.call("list_documents", dice.pick((*TENANTS, EVERYONE)), kind, prefix=dice.pick(("", "", "night", "n")))
+
+
+# Reading
+
+
+@rule()
+async def get(world: World, dice: Dice) -> None:
+    refs = [world.any_ref(dice, *State) for _ in range(dice.between(1, 5))]
+    await world.call("get", refs, explain=dice.chance(60))
+
+
+@rule()
+async def query(world: World, dice: Dice) -> None:
+    await query_all(world, values.job_filter(world, dice), dice.pick((1, 2, 3, 100)))
+
+
+async def query_all(world: World, where: JobFilter, limit: int) -> None:
+    """Follows all pages on both sides."""
+    stores = (world.pair.model, world.pair.client)
+    cursors: list[str | None] = [None, None]
+    while True:
+        pages = [
+            await store.query(where, after=cursor, limit=limit) for store, cursor in zip(stores, cursors, strict=True)
+        ]
+        if without_seq(pages[0]) != without_seq(pages[1]):
+            raise Divergence("query", f"{where!r}: {difference(*pages)}")
+        world.tally.answer(world.rule, "query", pages[1])
+        cursors = [page.cursor for page in pages]
+        if cursors[1] is None:
+            return
+
+
+@rule(weight=2)
+async def read_feed(world: World, dice: Dice) -> None:
+    """From an old cursor or the beginning, store-wide or as one tenant, in small pages."""
+    tenant = dice.pick((None, None, *TENANTS))
+    marks = world.pair.bookmarks[tenant]
+    mark = dice.recent(marks) if marks and dice.chance(85) else None
+    await world.pair.follow()
+    await world.pair.read_again(tenant, mark, dice.pick((1, 3, 10)) if mark else 1_000)
+    if tenant is None:
+        world.pair.bookmark()
+    del marks[:-10]
+
+
+@rule()
+async def wait(world: World, dice: Dice) -> None:
+    """Hints may be spurious or missing: only that the call returns is asked for."""
+    await world.pair.client.wait([FEED_TOPIC, queue_topic(dice.pick(QUEUES))], 0)
+
+
+# Time
+
+
+@rule(weight=2)
+async def pass_time(world: World, dice: Dice) -> None:
+    step = dice.pick((0, 1, 1, GRACE, TTL - 1, TTL, TTL + GRACE, TTL + GRACE + 1, 10 * SECOND, MINUTE, HOUR))
+    await _go(world, dice, world.pair.clock.now + step)
+
+
+@rule(weight=3)
+async def pass_to_an_edge(world: World, dice: Dice) -> None:
+    """To just before, at or just after something's time."""
+    edges = _edges(world, dice)
+    if edges:
+        await _go(world, dice, max(world.now, dice.pick(edges) + dice.pick((-1, 0, 0, 1))))
+
+
+@rule()
+async def pass_a_day(world: World, dice: Dice) -> None:
+    await _go(world, dice, world.now + dice.pick((DAY, DAY, DAY, DAY - world.now % DAY, 3 * DAY, 15 * DAY)))
+
+
+@rule()
+async def go_back(world: World, dice: Dice) -> None:
+    """The host's clock goes back: for the store time stands still until it has caught up."""
+    await _go(world, dice, world.pair.clock.now - dice.pick((1, GRACE, TTL, MINUTE)))
+
+
+def _edges(world: World, dice: Dice) -> list[Ms]:
+    """The times at which something changes for one of the jobs."""
+    edges: list[Ms] = []
+    for ref in dice.some(list(world.jobs), 8):
+        view = world.jobs[ref]
+        lease = view.job.lease
+        times = (
+            lease and lease.until,
+            lease and lease.deadline,
+            view.job.run_at,
+            view.job.expires_at,
+            view.result and view.result.expires_at,
+        )
+        edges += [time for time in times if time and time + 1 >= world.now]
+    return edges
+
+
+async def _go(world: World, dice: Dice, to: Ms) -> None:
+    """Sets the clock and looks at some jobs: what is derived from time must be the same on both sides."""
+    world.pair.clock.now = to
+    refs = dice.some(list(world.jobs), 6)
+    if refs:
+        world.tally.answer(world.rule, "get", await world.pair.call("get", refs, explain=True))
+
+
+# Other processes
+
+
+@rule()
+async def crash(world: World, dice: Dice) -> None:
+    """The process dies; what was acknowledged is there when another opens the store."""
+    await world.pair.crash()
+    await world.look_at_all()
+
+
+@rule()
+async def second_client(world: World, dice: Dice) -> None:
+    """Another process comes, or goes."""
+    if world.pair.other is None:
+        await world.pair.open_other()
+    elif dice.chance(30):
+        await world.pair.close_other()

@@ -1,0 +1,239 @@
+"""A small world around the pair of stores: who is in it, and what has been seen of jobs, tokens, claims and documents.
+
+Small on purpose. With three tenants, queues, keys and groups, jobs meet each other all the time. Names are chosen so
+that byte order differs from dictionary order. What is kept here only steers choices towards live things; nothing is
+judged by it.
+"""
+
+import hashlib
+import uuid
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from tenure.domain.calls import (
+    Claim,
+    Claimed,
+    Cursor,
+    Document,
+    Exchanged,
+    JobView,
+    Outcome,
+    Replay,
+    Settle,
+    Settled,
+    Stored,
+)
+from tenure.domain.config import QUEUE, QueueConfig
+from tenure.domain.errors import Refused
+from tenure.domain.job import NewJob, Ref, Token
+from tenure.domain.names import EVERYONE, Ms
+from tenure.domain.states import Mode, State
+from tenure.testing.machine.dice import Dice
+from tenure.testing.machine.lockstep import Lockstep
+from tenure.testing.machine.tally import Tally
+
+TENANTS = ("Zed", "acme", "b-2")
+QUEUES = ("Bulk", "lanes", "mail")
+LANES = "lanes"
+"""The queue that is usually keyed."""
+GROUPS = ("B", "a", "é")
+KEYS = ("k1", "k2", "k3")
+WORKERS = ("w1", "w2")
+JOB_TYPES = ("resize", "send")
+PAYLOADS = (b"1", b"2", b'{"x": 3}')
+
+KEPT = 40
+"""How many of each old thing are remembered, to be used again."""
+
+
+class World:
+    """What the rules see and act on."""
+
+    def __init__(self, pair: Lockstep, tally: Tally) -> None:
+        self.pair = pair
+        self.tally = tally
+        self.rule = ""
+        self.frozen_for = 0
+        """Steps until thaw; 0 when not frozen."""
+        self.jobs: dict[Ref, JobView] = {}
+        """As last read; those that are gone are in `gone`."""
+        self.gone: deque[Ref] = deque(maxlen=KEPT)
+        self.tokens: dict[Token, None] = {}
+        """Every token given out, the last one last."""
+        self.ended: dict[Token, Outcome] = {}
+        self.sent: deque[NewJob] = deque(maxlen=KEPT)
+        self.claims: deque[Claim] = deque(maxlen=KEPT)
+        self.replays: deque[Replay] = deque(maxlen=KEPT)
+        self.documents: dict[tuple[str, str, str], Document] = {}
+        self.cursors: dict[str, Cursor] = {}
+        self._touched: set[Ref] = set()
+        self._made = 0
+        self._latest = pair.clock.now
+
+    # Asking
+
+    async def call(self, verb: str, *args: Any, **options: Any) -> Any:
+        """Asks both stores and counts the answer for the rule that runs."""
+        answer = await self.pair.call(verb, *args, **options)
+        self.tally.answer(self.rule, verb, answer)
+        return answer
+
+    async def enqueue(self, jobs: list[NewJob], *, atomic: bool = False) -> None:
+        self._remember(jobs)
+        await self.call("enqueue", jobs, atomic=atomic)
+
+    async def claim(self, request: Claim) -> Claimed | Refused:
+        self.claims.append(request)
+        claimed: Claimed | Refused = await self.call("claim", request)
+        self._took(request, claimed)
+        return claimed
+
+    async def settle(self, items: list[Settle]) -> None:
+        self._carried(items)
+        self._gave_back(items, await self.call("settle", items))
+
+    async def exchange(self, items: list[Settle], request: Claim) -> None:
+        self._carried(items)
+        self.claims.append(request)
+        answer = await self.call("exchange", items, request)
+        if isinstance(answer, Exchanged):
+            self._gave_back(items, answer.settled)
+            self._took(request, answer.claimed)
+
+    async def put_document(self, document: Document, *, expect: int | None = None, ttl: Ms | None = None) -> None:
+        stored = await self.call("put_document", document, expect=expect, ttl=ttl)
+        if isinstance(stored, Stored):
+            key = (document.tenant, document.kind, document.name)
+            self.documents[key] = msgspec.structs.replace(document, version=stored.version)
+
+    def _remember(self, jobs: Iterable[NewJob]) -> None:
+        for job in jobs:
+            self.sent.append(job)
+            self._touched.add((job.tenant, job.id))
+
+    def _carried(self, items: list[Settle]) -> None:
+        for item in items:
+            self._touched.add(item.token.ref)
+            self._remember(getattr(item.outcome, "jobs", ()))
+
+    def _took(self, request: Claim, claimed: Claimed | Refused) -> None:
+        if isinstance(claimed, Claimed):
+            self.cursors[request.worker] = claimed.cursor
+            for taken in claimed.jobs:
+                self.tokens[taken.token] = None
+
+    def _gave_back(self, items: list[Settle], answers: Any) -> None:
+        for item, answer in zip(items, answers, strict=True) if isinstance(answers, list) else ():
+            if isinstance(answer, Settled):
+                if item.token in self.ended:
+                    self.tally.repeated()
+                self.ended[item.token] = item.outcome
+
+    # Looking
+
+    def touch(self, *refs: Ref) -> None:
+        """These jobs are read after the step, whether or not something happened to them."""
+        self._touched.update(refs)
+
+    async def look(self) -> None:
+        """After a step: hears the new events and reads every job concerned, with its gates."""
+        for event in await self.pair.follow():
+            if event.job_id is not None:
+                self._touched.add((event.tenant, event.job_id))
+        if self._touched:
+            refs = sorted(self._touched)
+            self._touched.clear()
+            self._learn(refs, await self.pair.call("get", refs, explain=True))
+
+    async def look_at_all(self) -> None:
+        """Reads every job that is known to be there."""
+        refs = list(self.jobs)
+        if refs:
+            self._learn(refs, await self.pair.call("get", refs, explain=True))
+
+    def _learn(self, refs: list[Ref], views: list[JobView | Refused]) -> None:
+        for ref, view in zip(refs, views, strict=True):
+            if isinstance(view, JobView):
+                self.jobs[ref] = view
+            elif self.jobs.pop(ref, None):
+                self.gone.append(ref)
+
+    # Choosing
+
+    @property
+    def now(self) -> Ms:
+        """The latest time the stores can have seen: their clock doesn't go back."""
+        self._latest = max(self._latest, self.pair.clock.now)
+        return self._latest
+
+    def new_id(self) -> str:
+        """A new id, in no order: nothing may lean on ids that happen to grow."""
+        self._made += 1
+        return str(uuid.UUID(bytes=hashlib.md5(b"%d" % self._made, usedforsecurity=False).digest()))
+
+    def new_claim_id(self) -> bytes:
+        self._made += 1
+        return hashlib.md5(b"claim %d" % self._made, usedforsecurity=False).digest()
+
+    def refs(self, *states: State, tenant: str | None = None) -> list[Ref]:
+        """Known jobs in one of the states."""
+        return [ref for ref, view in self.jobs.items() if view.job.state in states and tenant in (None, ref[0])]
+
+    def any_ref(self, dice: Dice, *states: State) -> Ref:
+        """A job, most often in one of the states; sometimes another, a foreign or an unknown one."""
+        if (wanted := self.refs(*states)) and dice.chance(80):
+            return dice.recent(wanted)
+        if self.jobs and dice.chance(80):
+            return dice.recent(list(self.jobs))
+        if self.gone and dice.chance(30):
+            return dice.pick(self.gone)
+        if self.jobs and dice.chance(60):
+            return (dice.pick(TENANTS), dice.pick(list(self.jobs))[1])
+        return (dice.pick(TENANTS), self.new_id())
+
+    def mode(self, tenant: str, queue: str) -> Mode:
+        """What the queue is configured as, as far as is known."""
+        for level in (tenant, EVERYONE):
+            document = self.documents.get((level, QUEUE, queue))
+            if document is not None and document.body is not None:
+                mode = msgspec.json.decode(document.body, type=QueueConfig).mode
+                if mode is not None:
+                    return mode
+        return Mode.PLAIN
+
+    def sort_tokens(self) -> "Tokens":
+        """The recent tokens by what their holder is in for."""
+        sorted_ = Tokens()
+        for token in list(self.tokens)[-3 * KEPT :]:
+            view = self.jobs.get(token.ref)
+            if view is None:
+                sorted_.lost.append(token)
+            elif view.job.lease_seq != token.lease_seq:
+                sorted_.superseded.append(token)
+            elif view.job.lease is not None and view.job.state is State.RUNNING:
+                (sorted_.expired if view.job.lease.expired(self.now) else sorted_.live).append(token)
+            elif view.job.state is State.CANCELLED:
+                sorted_.cancelled.append(token)
+            elif token in self.ended:
+                sorted_.ended.append(token)
+            else:
+                sorted_.lost.append(token)
+        return sorted_
+
+
+class Tokens:
+    """Tokens, sorted by what became of their lease."""
+
+    def __init__(self) -> None:
+        self.live: list[Token] = []
+        self.expired: list[Token] = []
+        self.cancelled: list[Token] = []
+        self.ended: list[Token] = []
+        """Settled, and the last lease of their job."""
+        self.superseded: list[Token] = []
+        """The job was claimed again."""
+        self.lost: list[Token] = []
+        """Taken by sweep, or their job is gone."""

@@ -1,0 +1,12 @@
+"""The SQLite store keeps the contract."""
+
+import pytest
+
+from tenure.testing.conformance import *  # noqa: F403 the suite
+from tenure.testing.factories import SqliteFactory
+from tenure.testing.factory import StoreFactory
+
+
+@pytest.fixture
+def factory() -> StoreFactory:
+    return SqliteFactory()
