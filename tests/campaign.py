@@ -57,7 +57,8 @@ def pieces(steps: int, stores: list[str], seed: int) -> list[Piece]:
     """The campaign cut up, the stores in turn."""
     each = -(-steps // len(stores))
     cut = [min(PIECE, each - start) for start in range(0, each, PIECE)]
-    return [Piece(store, size, seed * 10_000 + number) for number, size in enumerate(cut) for store in stores]
+    todo = [(store, size) for size in cut for store in stores]
+    return [Piece(store, size, seed * 10_000 + number) for number, (store, size) in enumerate(todo)]
 
 
 def work(piece: Piece) -> Outcome:

@@ -1,6 +1,8 @@
 """The history format: entries on disk, torn lines, merging, and the store that records."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -95,6 +97,13 @@ def test_no_secret_is_recorded(tmp_path: Path) -> None:
     assert "very secret" not in text
     assert "secret result" not in text
     assert "ssss" not in text
+
+
+def test_the_checker_knows_nothing_of_the_domain() -> None:
+    """It is the only proof of the model, so nothing of it may come from there, not even through another module."""
+    script = "import sys, tenure.testing.checker; sys.exit('tenure.domain' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
 def test_an_exception_is_an_unknown_outcome() -> None:

@@ -5,8 +5,11 @@ import random
 import pytest
 
 from tenure.domain.errors import InvalidValue
+from tenure.domain.job import NewJob
 from tenure.domain.names import DAY, MINUTE, SECOND
 from tenure.domain.retry import Curve, RetryPolicy, clamp_delay
+
+ID = "01900000-0000-7000-8000-000000000001"
 
 
 def low(a: float, b: float) -> float:
@@ -86,6 +89,7 @@ def test_clamp() -> None:
         ({"steps": (1,)}, "retry steps"),
     ],
 )
-def test_bad_policies(fields: dict[str, object], named: str) -> None:
+def test_a_job_with_a_bad_policy(fields: dict[str, object], named: str) -> None:
+    policy = RetryPolicy(**fields)  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(InvalidValue, match=f"^{named}"):
-        RetryPolicy(**fields)  # type: ignore[arg-type]  # wrong on purpose
+        NewJob(tenant="acme", id=ID, queue="mail", job_type="send", payload=b"", retry=policy)

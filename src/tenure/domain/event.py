@@ -3,6 +3,7 @@
 Stored one JSON object a line; absent fields are left out, unknown ones are kept in `more`.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -63,14 +64,17 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 _KNOWN = frozenset(Event.__struct_fields__)
-_encode_lines = msgspec.json.Encoder().encode_lines
+_encode = msgspec.json.Encoder().encode
 _decode_lines = msgspec.json.Decoder().decode_lines
 
 
-def encode_events(events: list[Event]) -> bytes:
-    """A chunk's body: NDJSON."""
-    lines = [_flat(event) for event in events] if any(event.more for event in events) else events
-    return _encode_lines(lines)
+def encode_events(events: Sequence[Event | str]) -> bytes:
+    """A chunk's body: NDJSON. A string is a line that was encoded before."""
+    return "".join([event if isinstance(event, str) else _line(event) for event in events]).encode()
+
+
+def _line(event: Event) -> str:
+    return _encode(_flat(event)).decode() + "\n"
 
 
 def decode_events(body: bytes) -> list[Event]:
@@ -78,7 +82,9 @@ def decode_events(body: bytes) -> list[Event]:
     return [_event(line) for line in _decode_lines(body)]
 
 
-def _flat(event: Event) -> dict[str, Any]:
+def _flat(event: Event) -> Event | dict[str, Any]:
+    if not event.more:
+        return event
     fields: dict[str, Any] = msgspec.to_builtins(event)
     return {**fields.pop("more"), **fields}
 

@@ -297,6 +297,11 @@ class Job(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """When it expires, while it still can: a job that was ever claimed, or isn't pending, can't."""
         return self.spec.expires_at if self.state is State.PENDING and self.lease_seq == 0 else None
 
+    @property
+    def result_expires_at(self) -> Ms:
+        """When the result of a succeeded job is past its time: a window key keeps it as long as itself."""
+        return (self.finished_at or 0) + max(self.spec.result_ttl, self.spec.unique_for or 0)
+
     def expired(self, now: Ms) -> bool:
         expires_at = self.expires_at
         return expires_at is not None and now >= expires_at

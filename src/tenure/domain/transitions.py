@@ -62,7 +62,7 @@ def refusal(job: Job | None, lease_seq: int, token: bytes, now: Ms, tag: str | N
 # Effects: each makes the record and event of one row of the table.
 
 
-def _event(kind: EventKind, job: Job, now: Ms, *, worker: str | None = None, **fields: Any) -> Event:
+def _event(kind: EventKind, job: Job, now: Ms, worker: str | None = None, **fields: Any) -> Event:
     spec = job.spec
     return Event(
         spec.tenant,
@@ -128,7 +128,7 @@ def _claim(job: Job, take: Take, now: Ms) -> Step:
         EventKind.CLAIMED,
         after,
         now,
-        worker=take.lease.worker,
+        take.lease.worker,
         lease_until=take.lease.until,
         waited_ms=now - since,
         group=job.spec.group,
@@ -492,7 +492,7 @@ def apply(command: Command, job: Job, argument: Any, now: Ms) -> Step:
     `AssertionError` before anything is stored.
     """
     rule = TABLE[command]
-    if command is not Command.ENQUEUE and job.state not in rule.sources:
+    if job.state not in rule.sources and command is not Command.ENQUEUE:
         raise AssertionError(f"{command} of a job that is {job.state}")
     step = rule.effect(job, argument, now)
     if step.job.state not in rule.targets or (step.event is not None and step.event.kind not in rule.events):

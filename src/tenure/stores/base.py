@@ -45,6 +45,9 @@ Operation = Callable[[Unit], Any]
 class ModelStore(ABC):
     """The Store protocol over a model's tables. Subclasses say how a call's parts are run and kept."""
 
+    _claim: Callable[[Unit, Claim], Claimed | Refused] = staticmethod(model.claim)
+    _settle: Callable[[Unit, Sequence[Settle]], list[Settled | Refused]] = staticmethod(model.settle)
+
     def __init__(self) -> None:
         self._hints = Hints()
 
@@ -72,7 +75,7 @@ class ModelStore(ABC):
         return cast(list[Enqueued | Refused], replies)
 
     async def claim(self, request: Claim) -> Claimed | Refused:
-        (reply,) = await self._write(lambda unit: model.claim(unit, request))
+        (reply,) = await self._write(lambda unit: self._claim(unit, request))
         return cast(Claimed | Refused, reply)
 
     async def renew(self, renewals: Sequence[Renewal]) -> list[Renewed | Refused]:
@@ -82,13 +85,13 @@ class ModelStore(ABC):
 
     async def settle(self, settlements: Sequence[Settle]) -> list[Settled | Refused]:
         _batch("settlements", settlements)
-        (replies,) = await self._write(lambda unit: model.settle(unit, settlements))
+        (replies,) = await self._write(lambda unit: self._settle(unit, settlements))
         return cast(list[Settled | Refused], replies)
 
     async def exchange(self, settlements: Sequence[Settle], request: Claim) -> Exchanged:
         _batch("settlements", settlements)
         settled, claimed = await self._write(
-            lambda unit: model.settle(unit, settlements), lambda unit: model.claim(unit, request)
+            lambda unit: self._settle(unit, settlements), lambda unit: self._claim(unit, request)
         )
         return Exchanged(settled, claimed)
 

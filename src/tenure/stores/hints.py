@@ -29,6 +29,12 @@ class Hints:
             self._forget(topics, hint)
         return True
 
+    @property
+    def jobs_awaited(self) -> bool:
+        """Whether somebody waits for a single job."""
+        with self._lock:
+            return any(topic.startswith("job/") for topic in self._waiting)
+
     def _forget(self, topics: Collection[str], hint: asyncio.Future[None]) -> None:
         with self._lock:
             for topic in topics:

@@ -58,7 +58,7 @@ class MemoryStore(ModelStore):
                 unit = Unit(self._tables, now)
                 replies.append(part(unit))
                 self._tables.keep(unit)
-                topics |= unit.topics()
+                topics |= unit.topics(self._hints.jobs_awaited)
         self._hints.tell(topics)
         return replies
 

@@ -7,24 +7,27 @@ stays so (takes only use up room), which is what lets the walk drop it for good.
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 import msgspec
 
 from tenure.domain.calls import Claim, Claimed, ClaimedJob, Cursor
 from tenure.domain.errors import Refused, StoreFrozen
 from tenure.domain.job import Job, Lease, Ref, Token, secret_hash
-from tenure.domain.model import moves
 from tenure.domain.model.tables import BucketKey, Tables
 from tenure.domain.model.tables import Lane as LaneKey
 from tenure.domain.model.unit import Unit
 from tenure.domain.names import Ms
 from tenure.domain.rate import Bucket
 from tenure.domain.states import Command, Mode, State
-from tenure.domain.transitions import Take
+from tenure.domain.transitions import Take, apply
 
 
-def claim(unit: Unit, request: Claim) -> Claimed | Refused:
-    """Leases up to n jobs. A claim id already in use answers what still runs under it and takes no more."""
+def claim(unit: Unit, request: Claim, lease: "Leasing | None" = None) -> Claimed | Refused:
+    """Leases up to n jobs. A claim id already in use answers what still runs under it and takes no more.
+
+    A store may lease the planned jobs in its own way, if the answer is the same.
+    """
     if unit.meta.frozen:
         return StoreFrozen()
     token = secret_hash(request.claim_id)
@@ -36,7 +39,7 @@ def claim(unit: Unit, request: Claim) -> Claimed | Refused:
     unit.tables.promote([queue for queue, _ in request.queues], unit.now)
     walk = Walk(unit.tables, request, unit.now)
     cursor = walk.run()
-    jobs = [_lease(unit, request, token, taken) for taken in walk.taken]
+    jobs = (lease or _lease_all)(unit, request, token, walk.taken)
     unit.buckets.update(walk.spent())
     unit.positions.update(walk.moved())
     wake_after = walk.wake_after() if len(jobs) < request.n else None
@@ -44,17 +47,32 @@ def claim(unit: Unit, request: Claim) -> Claimed | Refused:
 
 
 def _handed(unit: Unit, request: Claim, jobs: list[Job]) -> tuple[ClaimedJob, ...]:
-    payloads = unit.tables.payloads([job.ref for job in jobs])
+    refs = [job.ref for job in jobs]
+    payloads = unit.tables.payloads(refs)
     secret, epoch = request.claim_id, unit.meta.epoch
-    return tuple(ClaimedJob(job, payloads[job.ref], Token(*job.ref, job.lease_seq, secret), epoch) for job in jobs)
+    return tuple(
+        ClaimedJob(job, payloads[ref], Token(ref[0], ref[1], job.lease_seq, secret), epoch)
+        for job, ref in zip(jobs, refs, strict=True)
+    )
 
 
-def _lease(unit: Unit, request: Claim, token: bytes, taken: "Taken") -> Job:
-    spec, rules = taken.job.spec, taken.lane.rules
-    ttl = _first(spec.lease, rules.lease, request.ttl)
-    grace = _first(spec.grace, rules.grace, request.grace)
+def _lease_all(unit: Unit, request: Claim, token: bytes, taken: "list[Taken]") -> list[Job]:
+    return [lease_one(unit, request, token, one) for one in taken]
+
+
+def lease_one(unit: Unit, request: Claim, token: bytes, one: "Taken") -> Job:
+    """A taken job under its lease."""
+    ttl, grace = times_of(request, one)
     lease = Lease(request.worker, unit.now, unit.now + ttl, ttl, grace)
-    return moves.move(unit, Command.CLAIM, taken.job, Take(token, lease, taken.group_holders, taken.group_limit))
+    step = apply(Command.CLAIM, one.job, Take(token, lease, one.group_holders, one.group_limit), unit.now)
+    unit.put(one.job, step)
+    return step.job
+
+
+def times_of(request: Claim, one: "Taken") -> tuple[Ms, Ms]:
+    """(ttl, grace) of a lease: the job's own, else its queue's, else the claim's."""
+    spec, rules = one.job.spec, one.lane.rules
+    return _first(spec.lease, rules.lease, request.ttl), _first(spec.grace, rules.grace, request.grace)
 
 
 def _first(own: Ms | None, queue: Ms | None, asked: Ms) -> Ms:
@@ -63,13 +81,17 @@ def _first(own: Ms | None, queue: Ms | None, asked: Ms) -> Ms:
     return asked if queue is None else queue
 
 
-class Taken(msgspec.Struct, frozen=True):
+class Taken(msgspec.Struct, frozen=True, gc=False):
     """A job that the walk took, with its group's holders (itself among them) and limit."""
 
     job: Job
     lane: "Lane"
     group_holders: int | None = None
     group_limit: int | None = None
+
+
+Leasing = Callable[[Unit, Claim, bytes, list[Taken]], list[Job]]
+"""Puts the planned jobs under their leases, in order."""
 
 
 class Rotation:
@@ -179,7 +201,6 @@ class Lane:
         self.key: LaneKey = (tenant, queue)
         self.now = now
         self.rules = tables.rules(tenant, queue)
-        self.taken = 0
         self.groups: dict[str, Group] = {}
         self.position: str | None = None
         limit = self.rules.limit
@@ -219,7 +240,6 @@ class Lane:
     def take(self) -> Taken:
         """Gives the next job; `ready` was true."""
         self.gauge.spend(self.now)
-        self.taken += 1
         if self._room is not None:
             self._room -= 1
         if self._next_group is not None:
@@ -230,6 +250,19 @@ class Lane:
         if job is None:
             raise AssertionError(f"nothing to take in {self.key}")
         return Taken(job, self)
+
+    @property
+    def steady(self) -> bool:
+        """Whether no gate can close while jobs are taken from it."""
+        return not self._keyed and self.rules.bucket is None and self.rules.limit is None
+
+    def take_many(self, most: int) -> "list[Taken]":
+        """Gives up to `most` jobs of a steady lane at once."""
+        if self._next is None or most <= 0:
+            return []
+        jobs = [self._next, *islice(self._line, most - 1)]
+        self._next = next(self._line, None)
+        return [Taken(job, self) for job in jobs]
 
     def waits(self, taken: set[Ref]) -> Iterator[Ms]:
         """When the buckets that hold back a due job will conform."""
@@ -301,8 +334,28 @@ class Walk:
             if following is None:
                 break
             turns += following <= tenant
+            lone = following == tenant
             tenant, used = following, 0
+            if lone and (given := self._burst(tenant)):
+                weight = self._weight(tenant)
+                turns, used = turns + (given - 1) // weight, (given - 1) % weight + 1
         return Cursor(tenant, max(used, 0), turns)
+
+    def _burst(self, tenant: str) -> int:
+        """Takes all it can from a tenant that came round again alone, if one plain queue is all it has to give.
+
+        The same jobs as one at a time (§11a): nobody else can be served between them.
+        """
+        (lane, *others) = dict.fromkeys(self._lanes(tenant))
+        if others or not lane.steady:
+            return 0
+        left = self._left[lane.key[1]]
+        wanted = self.request.n - len(self.taken)
+        jobs = lane.take_many(wanted if left is None else min(wanted, left))
+        self.taken += jobs
+        if left is not None:
+            self._left[lane.key[1]] = left - len(jobs)
+        return len(jobs)
 
     def _pick(self, tenant: str, used: int, turns: int) -> Lane | None:
         """The queue that this turn of the tenant serves; None ends the visit."""

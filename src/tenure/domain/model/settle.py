@@ -38,26 +38,20 @@ def _renew_one(unit: Unit, renewal: Renewal) -> Renewed | Refused:
 def settle(unit: Unit, settlements: Sequence[Settle]) -> list[Settled | Refused]:
     """Ends leases in item order; a refused item changes nothing for the others."""
     for settlement in settlements:
-        _check_carried(settlement)
-    unit.prefetch([settlement.token.ref for settlement in settlements])
-    hashes: dict[bytes, bytes] = {}
-    replies: list[Settled | Refused] = []
-    for settlement in settlements:
-        secret = settlement.token.secret
-        if secret not in hashes:
-            hashes[secret] = secret_hash(secret)
-        replies.append(_settle_one(unit, settlement.token, hashes[secret], settlement.outcome))
-    return replies
+        if isinstance(settlement.outcome, Succeed) and settlement.outcome.jobs:
+            _check_carried(settlement.token, settlement.outcome)
+    unit.prefetch([(one.token.tenant, one.token.job_id) for one in settlements])
+    hashes = {secret: secret_hash(secret) for secret in {settlement.token.secret for settlement in settlements}}
+    return [_settle_one(unit, one.token, hashes[one.token.secret], one.outcome) for one in settlements]
 
 
-def _check_carried(settlement: Settle) -> None:
-    outcome = settlement.outcome
-    if isinstance(outcome, Succeed) and any(job.tenant != settlement.token.tenant for job in outcome.jobs):
+def _check_carried(token: Token, outcome: Succeed) -> None:
+    if any(job.tenant != token.tenant for job in outcome.jobs):
         raise InvalidValue("jobs: a success can carry jobs of its own tenant only")
 
 
 def _settle_one(unit: Unit, token: Token, hashed: bytes, outcome: Outcome) -> Settled | Refused:
-    job = unit.job(token.ref)
+    job = unit.job((token.tenant, token.job_id))
     refused = refusal(job, token.lease_seq, hashed, unit.now, outcome.tag)
     if refused is not None:
         if isinstance(refused, JobCancelled) and isinstance(outcome, Release):
@@ -86,10 +80,10 @@ def _succeed_carrying(unit: Unit, job: Job, outcome: Succeed) -> Settled | Refus
 
 
 def _end(unit: Unit, job: Job, outcome: Outcome) -> Job:
+    after = moves.move(unit, _COMMANDS[outcome.tag], job, outcome)
     if isinstance(outcome, Succeed) and outcome.result is not None:
-        lives = max(job.spec.result_ttl, job.spec.unique_for or 0)
-        unit.results[job.ref] = Result(outcome.result, outcome.codec, unit.now + lives)
-    return moves.move(unit, _COMMANDS[outcome.tag], job, outcome)
+        unit.results[after.ref] = Result(outcome.result, outcome.codec, after.result_expires_at)
+    return after
 
 
 def _found(job: Job | None) -> Job:

@@ -25,6 +25,13 @@ V = TypeVar("V")
 _WAITING = (State.PENDING, State.BLOCKED)
 
 
+def _makes_room(before: Job | None, after: Job) -> bool:
+    """Whether a change may let a worker claim: a job that waits, a place left, an ordered group's head gone."""
+    if after.state is State.PENDING:
+        return True
+    return before is not None and after.state is not State.RUNNING and before.state is not State.BLOCKED
+
+
 def _copied(value: Any) -> Any:
     return value.copy() if isinstance(value, list | set) else value
 
@@ -48,12 +55,13 @@ class Unit:
         self.buckets: dict[BucketKey, int] = {}
         self.positions: dict[Lane, str] = {}
         self.cascades: dict[int, Ref | None] = {}
-        self.events: dict[str, list[Event]] = {}
+        self.events: dict[str, list[Event | str]] = {}
         self._meta_before = self.meta
         self._by_parent: dict[Ref, set[str]] = {}
         self._by_child: dict[Ref, set[str]] = {}
         self._waiting: dict[Lane, int] = {}
         self._freed: set[str] = set()
+        self._ended: list[Ref] = []
         self._read_jobs: dict[Ref, Job | None] = {}
         self._read_bindings: dict[BindingKey, Binding | None] = {}
         self._read_from: dict[Ref, list[Edge]] = {}
@@ -66,10 +74,9 @@ class Unit:
         """Reads the records of many jobs, with what their ending will ask for, in a few bulk reads."""
         self.fetch_jobs(refs)
         self._fetch(refs, self._read_from, self.tables.edges_from, list)
-        found = [job for ref in refs if (job := self._read_jobs[ref]) is not None]
-        keys = [key for job in found if (key := job.spec.binding_key) is not None]
-        self._fetch(keys, self._read_bindings, self.tables.bindings, lambda: None)
-        self._fetch([job.ref for job in found if job.spec.parents], self._read_to, self.tables.edges_to, list)
+        specs = [job.spec for ref in refs if (job := self._read_jobs[ref]) is not None]
+        self.fetch_bindings([key for spec in specs if spec.key is not None and (key := spec.binding_key) is not None])
+        self._fetch([spec.ref for spec in specs if spec.parents], self._read_to, self.tables.edges_to, list)
 
     def fetch_jobs(self, refs: Sequence[Ref]) -> None:
         """Reads the records of many jobs at once."""
@@ -83,11 +90,12 @@ class Unit:
     def _fetch(
         keys: Iterable[K], cache: dict[K, V], read: Callable[[Sequence[K]], Any], absent: Callable[[], V]
     ) -> None:
-        missing = [key for key in dict.fromkeys(keys) if key not in cache]
+        missing = [key for key in keys if key not in cache]
         if missing:
-            found = read(missing)
+            cache.update(read(missing))
             for key in missing:
-                cache[key] = found[key] if key in found else absent()
+                if key not in cache:
+                    cache[key] = absent()
 
     def job(self, ref: Ref) -> Job | None:
         if ref in self.after:
@@ -175,13 +183,14 @@ class Unit:
         self._put(before, step)
 
     def _put(self, before: Job | None, step: Step) -> None:
-        after = step.job
-        ref = after.ref
-        self.before.setdefault(ref, before)
+        after, spec = step.job, step.job.spec
+        ref = (spec.tenant, spec.id)
+        if ref not in self.before:
+            self.before[ref] = before
         self.after[ref] = after
         moved = (after.state in _WAITING) - (before is not None and before.state in _WAITING)
         if moved:
-            lane = after.spec.lane
+            lane = (spec.tenant, spec.queue)
             self._waiting[lane] = self._waiting.get(lane, 0) + moved
         if step.event is not None:
             self.emit(step.event)
@@ -207,8 +216,23 @@ class Unit:
         self.meta = replace(self.meta, cascade_head=self.meta.cascade_head + 1)
         self.cascades[self.meta.cascade_head] = parent
 
+    def ended(self, queue: str, ref: Ref) -> None:
+        """A store moved a job to its end by its own way; waiters are told all the same."""
+        self._freed.add(queue)
+        self._ended.append(ref)
+
     def emit(self, event: Event) -> None:
-        self.events.setdefault(event.tenant, []).append(event)
+        self._events_of(event.tenant).append(event)
+
+    def emit_line(self, tenant: str, line: str) -> None:
+        """An event that a store has already encoded, its line end with it."""
+        self._events_of(tenant).append(line)
+
+    def _events_of(self, tenant: str) -> list[Event | str]:
+        events = self.events.get(tenant)
+        if events is None:
+            events = self.events[tenant] = []
+        return events
 
     # Ending
 
@@ -242,15 +266,15 @@ class Unit:
     def restore(self, snapshot: dict[str, Any]) -> None:
         vars(self).update(snapshot)
 
-    def topics(self) -> set[str]:
-        """What waiters should look at again once this is kept."""
-        topics: set[str] = set()
-        for ref, after in self.after.items():
-            before = self.before[ref]
-            if after.state.terminal:
-                topics.add(job_topic(ref))
-            if after.state is State.PENDING or (before is not None and before.state is State.RUNNING):
-                topics.add(queue_topic(after.spec.queue))
+    def topics(self, jobs: bool = True) -> set[str]:
+        """What waiters should look at again once this is kept; single jobs only if somebody waits for one."""
+        queues = {after.spec.queue for ref, after in self.after.items() if _makes_room(self.before[ref], after)}
+        topics = {queue_topic(queue) for queue in queues}
+        if self.meta.frozen != self._meta_before.frozen:
+            topics.add(EVERYTHING)
+        if jobs:
+            topics.update(job_topic(ref) for ref, after in self.after.items() if after.state.terminal)
+            topics.update(job_topic(ref) for ref in self._ended)
         for _, kind, name in self.documents:
             if kind == QUEUE:
                 topics.add(queue_topic(name))

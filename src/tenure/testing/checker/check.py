@@ -1,5 +1,7 @@
 """The checker: fed entry by entry, it raises at the first contradiction."""
 
+from typing import TYPE_CHECKING
+
 from tenure.testing.checker.concurrent import Concurrent
 from tenure.testing.checker.feed import Streams
 from tenure.testing.checker.ledger import Body
@@ -7,7 +9,9 @@ from tenure.testing.checker.liveness import Healing, check_alive
 from tenure.testing.checker.paths import Account
 from tenure.testing.checker.sequential import Sequential
 from tenure.testing.checker.violation import Summary, Violation
-from tenure.testing.history import Entry
+
+if TYPE_CHECKING:  # the recorder knows the domain's values; the checker must run without them
+    from tenure.testing.history import Entry
 
 NOTES = frozenset({"clock", "crash", "heal", "end"})
 CHANGES = frozenset(
@@ -37,7 +41,7 @@ class Checker:
 
     # Feeding
 
-    def feed(self, entry: Entry) -> None:
+    def feed(self, entry: "Entry") -> None:
         """The next entry of the history. Raises `Violation`."""
         try:
             self._feed(entry)
@@ -45,12 +49,15 @@ class Checker:
             violation.entry = violation.entry or entry
             raise
 
-    def _feed(self, entry: Entry) -> None:
+    def _feed(self, entry: "Entry") -> None:
         self._counts["entries"] += 1
         self._read_pages(before=entry.at)
         if entry.verb in NOTES:
             self._healing.note(entry.verb, entry.body)
+            if entry.verb == "crash" and self._sequential is not None:
+                self._abandon(list(self._open))
         elif entry.phase == "invoke":
+            self._abandon([(entry.process, entry.call)])
             self._open[(entry.process, entry.call)] = entry
             self._counts["calls"] += 1
             if self._sequential is None:
@@ -58,7 +65,14 @@ class Checker:
         else:
             self._completed(entry)
 
-    def _completed(self, entry: Entry) -> None:
+    def _abandon(self, calls: list[tuple[str, int]]) -> None:
+        """Whoever sent these calls died, or was started anew: their answers will never come."""
+        for call in calls:
+            invoke = self._open.pop(call, None)
+            if invoke is not None:
+                self._unanswered(invoke, "")
+
+    def _completed(self, entry: "Entry") -> None:
         invoke = self._open.pop((entry.process, entry.call), None)
         if invoke is None:
             raise ValueError(f"{entry.process}/{entry.call} {entry.verb}: a completion without its invoke")
@@ -71,24 +85,24 @@ class Checker:
             self._counts["refused"] += entry.phase == "refused"
             self._answered(invoke, entry)
 
-    def _note_change(self, entry: Entry) -> None:
+    def _note_change(self, entry: "Entry") -> None:
         self._complete = False
         if entry.at > self._changed_at:
             self._changed_at, self._changed_by = entry.at, set()
         self._changed_by.add(entry.process)
 
-    def _after_changes(self, invoke: Entry) -> bool:
+    def _after_changes(self, invoke: "Entry") -> bool:
         """Whether a call was surely sent after every change was answered."""
         same = invoke.at == self._changed_at and self._changed_by <= {invoke.process}
         return self._sequential is not None or invoke.at > self._changed_at or same
 
-    def _unanswered(self, invoke: Entry, error: str) -> None:
+    def _unanswered(self, invoke: "Entry", error: str) -> None:
         if self._sequential is not None:
             self._sequential.unanswered(invoke.verb, invoke.at, invoke.body, error)
         else:
             self._concurrent.unanswered(invoke.verb, invoke.body)
 
-    def _answered(self, invoke: Entry, entry: Entry) -> None:
+    def _answered(self, invoke: "Entry", entry: "Entry") -> None:
         if entry.verb == "events":
             self._pages.append((invoke, entry))
             if self._sequential is not None:
@@ -115,7 +129,7 @@ class Checker:
         while self._pages and (before is None or self._pages[0][1].at < before):
             self._page(*self._pages.pop(0))
 
-    def _page(self, invoke: Entry, entry: Entry) -> None:
+    def _page(self, invoke: "Entry", entry: "Entry") -> None:
         if entry.phase == "refused":
             self._streams.check_expired(invoke.body, entry.at)
             return

@@ -35,6 +35,8 @@ class Clients:
         self.doubtful: set[Token] = set()
         """Leases whose renewal nobody knows the outcome of."""
         self.settled: dict[Token, tuple[str, str]] = {}
+        self.finished: dict[Ref, str] = {}
+        """Jobs whose holder was told that it succeeded or failed."""
         self.cancelled: set[Ref] = set()
         self.purging = False
         """Someone purges: a record that is gone isn't lost, and an id may start again."""
@@ -150,12 +152,13 @@ class Clients:
         ref, lease_seq = token
         told = (item["outcome"]["tag"], state)
         name = f"lease {lease_seq} of {ref[0]}/{ref[1]}"
-        if self.secrets.get(token, item["token"]["secret"]) != item["token"]["secret"]:
+        if self.secrets.get(token, item["token"]["secret"]) != item["token"]["secret"] and not self.purging:
             raise Violation("H1", f"{name} was settled with a secret that isn't its own")
         if self.settled.setdefault(token, told) != told and not self.purging:
             raise Violation("H1", f"{name} was settled as {self.settled[token]} and as {told}")
-        if ref in self.cancelled and state in ("succeeded", "failed"):
-            raise Violation("H8", f"{name} is said to be {state}, it was cancelled")
+        if state in ("succeeded", "failed"):
+            self.finished[ref] = state
+            self._check_one_end(ref)
         job = self._account.jobs.get(ref)
         if job is not None and lease_seq in job.ends:
             self.check_end(job, lease_seq)
@@ -165,14 +168,13 @@ class Clients:
             ref = (item["tenant"], item["id"])
             if reply.get("type") == "Cancelled":
                 self.cancelled.add(ref)
-                self._check_not_settled(ref)
+                self._check_one_end(ref)
             elif reply.get("type") == "Replayed" and reply["created"]:
                 self.acknowledged.setdefault((ref[0], reply["new_id"]), at)
 
-    def _check_not_settled(self, ref: Ref) -> None:
-        for (other, lease_seq), (_, state) in self.settled.items():
-            if other == ref and state in ("succeeded", "failed"):
-                raise Violation("H8", f"{ref[0]}/{ref[1]} is cancelled, lease {lease_seq} was settled: {state}")
+    def _check_one_end(self, ref: Ref) -> None:
+        if ref in self.cancelled and ref in self.finished and not self.purging:
+            raise Violation("H8", f"{ref[0]}/{ref[1]} was cancelled, and its holder was told {self.finished[ref]}")
 
     def told_view(self, ref: Ref, view: Body) -> None:
         if (view["tenant"], view["id"]) != ref:

@@ -108,7 +108,8 @@ class Concurrent:
     def _created(self, job: Told) -> None:
         self.clients.check_created(job)
         specs = self.clients.specs.get(job.ref, [])
-        self.keys.enqueued(job, specs[0] if specs else None)
+        policies = {(spec["unique"], spec["unique_for"]) for spec in specs}
+        self.keys.enqueued(job, specs[0] if len(policies) == 1 else None)
 
     def _check_expiry(self, job: Told, event: Body) -> None:
         """A job never claimed before isn't claimed past its expiry."""

@@ -186,7 +186,8 @@ def _keep_result(ledger: Ledger, parent: Row) -> None:
     result = ledger.results.get(parent.ref)
     if result is None or ledger.now < result.expires_at:
         return
-    if ledger.children.get(parent.ref):
+    carried = parent.finished_at == ledger.now  # by the success itself, maybe: what comes first isn't fixed
+    if carried or ledger.children.get(parent.ref):
         unsure: Any = type(result)(result.body, result.codec, result.expires_at, False)
         ledger.results[parent.ref] = unsure
     else:

@@ -102,6 +102,9 @@ class Row:
         """What tells two enqueues under one id or key apart."""
         return (self.job_type, self.codec, self.payload["sha256"], self.queue)
 
+    def same(self, other: "Row") -> bool:
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
     def past_expiry(self, now: int) -> bool:
         """Pending, never claimed and past its time: claims pass over it, sweep cancels it."""
         return self.state == "pending" and not self.lease_seq and self.expires_at is not None and now >= self.expires_at
@@ -180,6 +183,8 @@ class Ledger:
     """Loaded into another store since the last thaw."""
     slots_die_with_records: bool = False
     """A guess at what the contract leaves open: purge frees the draining slot of a record it takes."""
+    clamps: bool | None = None
+    """Whether the store itself keeps a retry's delay within a day: None until it matters."""
     epoch: int | None = None
     last_turn: int | None = None
     hold_until: int | None = None
@@ -211,6 +216,15 @@ class Ledger:
         for name in ("bindings", "results", "letters", "slots", "children", "positions", "tats", "documents", "rules"):
             setattr(twin, name, dict(getattr(self, name)))
         return twin
+
+    def same(self, other: "Ledger") -> bool:
+        """Whether two ledgers will say the same from now on."""
+        small = [name for name in self.__slots__ if name not in ("jobs", "lanes", "rules", "now")]
+        if any(getattr(self, name) != getattr(other, name) for name in small):
+            return False
+        return self.jobs.keys() == other.jobs.keys() and all(
+            row.same(other.jobs[ref]) for ref, row in self.jobs.items()
+        )
 
     def become(self, other: "Ledger") -> None:
         """Takes over everything of another ledger."""

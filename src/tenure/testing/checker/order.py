@@ -340,6 +340,8 @@ def check_record(row: Row, record: Body) -> None:
         if record[what] != getattr(row, what):
             name = f"{row.tenant}/{row.id}"
             raise Violation(property, f"{name}: {what} is {record[what]!r}, must be {getattr(row, what)!r}")
+    if row.root_id is not None and record["root_id"] != row.root_id:
+        raise Violation("H5", f"{row.tenant}/{row.id}: its root is {record['root_id']}, must be {row.root_id}")
 
 
 def _wrong_job(walk: Walk, row: Row | None, job: Body | None) -> Violation:

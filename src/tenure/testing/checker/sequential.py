@@ -81,13 +81,17 @@ class Sequential:
             return
         self._split_time(clock)
         if verb == "purge":
-            self._split_slots()
+            self._split_slots(clock, asked)
+        if verb in ("settle", "exchange"):
+            self._split_clamping(asked["settlements"])
 
         def step(world: Ledger) -> None:
             world.begin(clock)
             move(world, asked, body)
 
         self.each(step)
+        for world in self.worlds:
+            world.slots_die_with_records = False
         if verb == "load" and "refused" not in body:
             self.worlds = [twin for world in self.worlds for twin in transfer.after_load(world)]
         self._tidy()
@@ -154,16 +158,28 @@ class Sequential:
                 world.mark_maybe = world.mark
                 self.worlds.append(twin)
 
-    def _split_slots(self) -> None:
+    def _split_clamping(self, settlements: list[Body]) -> None:
         for world in list(self.worlds):
-            if any(world.jobs[ref].terminal for ref in world.slots if ref in world.jobs):
+            if leases.doubts_clamping(world, settlements):
                 twin = world.copy()
-                twin.slots_die_with_records = not world.slots_die_with_records
+                world.clamps, twin.clamps = True, False
+                self.worlds.append(twin)
+
+    def _split_slots(self, clock: int, asked: Body) -> None:
+        """Whether a purged record takes its draining slot with it isn't fixed."""
+        for world in list(self.worlds):
+            if any(row.ref in world.slots for row in sweeps.due_for_purge(world, max(clock, world.mark), asked)):
+                twin = world.copy()
+                twin.slots_die_with_records = True
                 self.worlds.append(twin)
 
     def _tidy(self) -> None:
         """Worlds that became the same are one."""
         if len(self.worlds) > 1:
-            self.worlds = list({repr(world): world for world in self.worlds}.values())
+            kept: list[Ledger] = []
+            for world in self.worlds:
+                if not any(world.same(other) for other in kept):
+                    kept.append(world)
+            self.worlds = kept
         if len(self.worlds) > MOST_WORLDS:
             self.worlds = []

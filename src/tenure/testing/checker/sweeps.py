@@ -124,6 +124,13 @@ def purge(ledger: Ledger, asked: Body, reply: Body | None) -> None:
     )
 
 
+def due_for_purge(ledger: Ledger, now: int, retention: Body) -> list[Row]:
+    """The records that a purge at `now` must take."""
+    ledger.now = now
+    batches = _batches(ledger, retention)
+    return batches[min(batches)] if batches else []
+
+
 def _batches(ledger: Ledger, retention: Body) -> dict[tuple[int, str], list[Row]]:
     batches: dict[tuple[int, str], list[Row]] = {}
     for row in ledger.jobs.values():

@@ -111,8 +111,11 @@ class Lockstep:
         if model is not None and store is not None:
             self.bookmarks[None].append(Bookmark(model, store, len(self.feed)))
 
-    async def read_again(self, tenant: str | None, mark: Bookmark | None, limit: int) -> None:
-        """Reads from an old cursor (None: the beginning): what was told before must be told again, the same."""
+    async def read_again(self, tenant: str | None, mark: Bookmark | None, limit: int) -> CursorExpired | None:
+        """Reads from an old cursor (None: the beginning): what was told before must be told again, the same.
+
+        Answers the refusal if both stores refuse the cursor.
+        """
         known = self.feed if tenant is None else self.views[tenant]
         try:
             got, store_head = await self._read(self.store, tenant, mark.store if mark else None, limit)
@@ -125,11 +128,12 @@ class Lockstep:
         if (got is None) != (wanted is None):
             raise Divergence("events", f"of {tenant}: " + difference(wanted, got))
         if got is None or wanted is None:
-            return
+            return CursorExpired()
         told = known[mark.index :] if mark else known[len(known) - len(wanted) :]
         if got != told:
             raise Divergence("events", f"of {tenant} read again: " + difference(told, got))
         self.bookmarks[tenant].append(Bookmark(model_head, store_head, len(known)))
+        return None
 
     async def _read(
         self, store: Store, tenant: str | None, cursor: str | None, limit: int = PAGE

@@ -127,7 +127,8 @@ async def read_feed(world: World, dice: Dice) -> None:
     marks = world.pair.bookmarks[tenant]
     mark = dice.recent(marks) if marks and dice.chance(85) else None
     await world.pair.follow()
-    await world.pair.read_again(tenant, mark, dice.pick((1, 3, 10)) if mark else 1_000)
+    expired = await world.pair.read_again(tenant, mark, dice.pick((1, 3, 10)) if mark else 1_000)
+    world.tally.answer(world.rule, "events", expired)
     if tenant is None:
         world.pair.bookmark()
     del marks[:-10]

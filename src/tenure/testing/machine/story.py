@@ -60,5 +60,5 @@ def _job(job: Job) -> str:
 def _set_fields(value: msgspec.Struct) -> Iterable[str]:
     for field in msgspec.structs.fields(value):
         content = getattr(value, field.name)
-        if content != field.default and (content or field.required):
+        if field.required or content not in (field.default, None, {}, ()):
             yield f"{field.name}={brief(content)}"

@@ -88,7 +88,7 @@ def restore(connection: sqlite3.Connection, sql: dict[str, str], kind: str, valu
             connection.execute(sql["put_dead_letter"], rows.letter_row(value))
         case "result":
             result = value[1]
-            connection.execute(sql["put_result"], (*value[0], result.body, result.codec, result.expires_at))
+            connection.execute(sql["restore_result"], (*value[0], result.body, result.codec, result.expires_at))
         case "slot":
             connection.execute(sql["put_slot"], rows.slot_row(value))
         case "cascade":

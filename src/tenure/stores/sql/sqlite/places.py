@@ -3,7 +3,7 @@
 from tenure.domain.job import Job
 from tenure.domain.names import DAY, Ms
 from tenure.domain.states import State
-from tenure.stores.sql.sqlite.rows import Row
+from tenure.stores.sql.sqlite.rows import STATE_NAMES, Row
 
 KEYS = {
     "ready": 6,
@@ -21,24 +21,30 @@ def places(job: Job, border: Ms) -> list[tuple[str, Row]]:
     """The tables a job stands in, with its row there. A pending job is ready up to `border`, scheduled after it."""
     spec, state = job.spec, job.state
     tenant, queue, seq, group = spec.tenant, spec.queue, spec.seq, spec.group or ""
+    expires_at = None
     if state is State.PENDING:
-        found: list[tuple[str, Row]] = [
-            (
-                "ready" if job.run_at <= border else "scheduled",
-                (queue, tenant, group, -job.priority, job.run_at, seq, job.expires_at),
-            )
-        ]
-        if job.expires_at is not None:
-            found.append(("expiring", (job.expires_at, tenant, spec.id, seq)))
+        expires_at = spec.expires_at if job.lease_seq == 0 else None
+        table = "ready" if job.run_at <= border else "scheduled"
+        found: list[tuple[str, Row]] = [(table, (queue, tenant, group, -job.priority, job.run_at, seq, expires_at))]
+        if expires_at is not None:
+            found.append(("expiring", (expires_at, tenant, spec.id, seq)))
     elif state is State.RUNNING and job.lease is not None:
-        found = [("running", (queue, tenant, group, seq, job.token, job.lease.deadline))]
+        found = [("running", (queue, tenant, group, seq, job.token, job.lease.until + job.lease.grace))]
     elif state is State.BLOCKED:
         return [("blocked", (queue, tenant, seq))]
     else:
-        return [("finished", ((job.finished_at or 0) // DAY, state.value, seq))]
+        return [("finished", ((job.finished_at or 0) // DAY, STATE_NAMES[state], seq))]
     if group:
-        found.append(("in_order", (queue, tenant, group, seq, job.expires_at)))
+        found.append(("in_order", (queue, tenant, group, seq, expires_at)))
     return found
+
+
+def moved(before: Job, after: Job, border: Ms) -> tuple[list[tuple[str, Row]], list[tuple[str, Row]]]:
+    """The places a job leaves, and those it takes; one that stays the same is in neither."""
+    here, there = places(before, border), places(after, border)
+    if len(here) == len(there) == 1:
+        return ([], []) if here == there else (here, there)
+    return [place for place in here if place not in there], [place for place in there if place not in here]
 
 
 def key_of(table: str, row: Row) -> Row:

@@ -48,7 +48,9 @@ class Live(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 _STATES = {state.value: state for state in State}
-_encode = msgspec.msgpack.Encoder().encode
+STATE_NAMES = {state: state.value for state in State}
+"""Plain strings: `.value` of an enum is slow, and SQLite binds a subclass of str slowly."""
+encode = msgspec.msgpack.Encoder().encode
 spec_of = msgspec.msgpack.Decoder(Spec).decode
 _live = msgspec.msgpack.Decoder(Live).decode
 
@@ -60,7 +62,7 @@ def job_of(spec: Spec, state: str, live: bytes) -> Job:
 
 def live_blob(job: Job) -> bytes:
     """What changes about a job, but for its state."""
-    return _encode(
+    return encode(
         (
             job.version,
             job.priority,
@@ -86,7 +88,7 @@ def job_row(job: Job) -> Row:
     """What `add_job` takes."""
     spec = job.spec
     identity = (spec.seq, spec.tenant, spec.id, spec.queue, spec.job_type, spec.enqueued_at)
-    return (*identity, _encode(spec), job.state.value, live_blob(job))
+    return (*identity, encode(spec), STATE_NAMES[job.state], live_blob(job))
 
 
 def label_rows(spec: Spec) -> list[Row]:

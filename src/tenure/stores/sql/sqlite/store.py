@@ -15,6 +15,8 @@ from tenure.domain.names import Ms
 from tenure.domain.store import EVERYTHING, Capabilities, Clock, ClockFloor
 from tenure.stores.base import ModelStore, Operation
 from tenure.stores.clock import system_clock
+from tenure.stores.hints import Hints
+from tenure.stores.sql.sqlite import hot
 from tenure.stores.sql.sqlite.file import StoreFile, translated
 from tenure.stores.sql.sqlite.tables import SqliteTables
 from tenure.stores.sql.sqlite.verify import verify
@@ -34,6 +36,9 @@ class SqliteStore(ModelStore):
 
     `migrate` creates the file. Every answer of a mutating call comes after a COMMIT with synchronous=FULL.
     """
+
+    _claim = staticmethod(hot.claim)
+    _settle = staticmethod(hot.settle)
 
     def __init__(self, path: str | os.PathLike[str], clock: Clock = system_clock) -> None:
         super().__init__()
@@ -108,26 +113,26 @@ class SqliteStore(ModelStore):
                 self._file.check_place()
                 if not self._file.path.exists():
                     raise StoreUnavailable(f"{self._file.path} doesn't exist yet: call migrate() first")
-                self._open = _Open(self._file, self._clock, self._hints.tell)
+                self._open = _Open(self._file, self._clock, self._hints)
             return self._open
 
 
 class _Open:
     """What one process holds: the writer, a reading connection with its thread, and the wake-up socket."""
 
-    def __init__(self, file: StoreFile, clock: Clock, tell: Callable[[Collection[str]], None]) -> None:
+    def __init__(self, file: StoreFile, clock: Clock, hints: Hints) -> None:
         self.pid = os.getpid()
         self._file = file
         self._clock = clock
         self.pool = ThreadPoolExecutor(1, "tenure-sqlite-reader")
-        self.wake = Wake(file, lambda: tell((EVERYTHING,)))
-        self.writer = Writer(file, clock, self._kept)
-        self._tell = tell
+        self._hints = hints
+        self.wake = Wake(file, lambda: hints.tell((EVERYTHING,)))
+        self.writer = Writer(file, clock, self._kept, lambda: hints.jobs_awaited)
         self._tables: SqliteTables | None = None
 
     def _kept(self, topics: set[str]) -> None:
         if topics:
-            self._tell(topics)
+            self._hints.tell(topics)
             self.wake.tell()
 
     def read(self, part: Callable[[Unit], T]) -> T:

@@ -1,6 +1,7 @@
 """The model's tables in a SQLite file. Everything here runs inside one transaction of one connection."""
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ from tenure.domain.states import State
 from tenure.stores.sql import statements
 from tenure.stores.sql.sqlite import rows
 from tenure.stores.sql.sqlite.dump import dump, restore
-from tenure.stores.sql.sqlite.places import key_of, places
+from tenure.stores.sql.sqlite.places import key_of, moved, places
 from tenure.stores.sql.sqlite.query import query_sql
 from tenure.stores.sql.sqlite.rows import Row
 
@@ -37,6 +38,23 @@ KEPT_SPECS = 20_000
 _json = msgspec.json.Encoder().encode
 
 
+class HotMoves:
+    """What the hot path will write: rows for the statements of the same names."""
+
+    def __init__(self, running: dict[Ref, Job]) -> None:
+        self.running = running
+        """Running jobs as they will be; shared with the tables."""
+        self.clear()
+
+    def clear(self) -> None:
+        self.saved: list[Row] = []
+        self.left_ready: list[Row] = []
+        self.left_running: list[Row] = []
+        self.taken_running: list[Row] = []
+        self.taken_finished: list[Row] = []
+        self.results: list[Row] = []
+
+
 class SqliteTables:
     """What the model remembers, as one transaction sees it. `begin` must come before anything else."""
 
@@ -49,9 +67,19 @@ class SqliteTables:
         self._tenant_configs: dict[str, TenantConfig] = {}
         self._payloads: dict[Ref, bytes] = {}
         self._specs: dict[int, Spec] = {}
+        self._running: dict[Ref, Job] = {}
+        self.hot = HotMoves(self._running)
+        self._data_version = -1
 
-    def begin(self) -> Meta:
-        """Reads the store's own numbers; call it when a transaction begins or was rolled back."""
+    def begin(self, rolled_back: bool = False) -> Meta:
+        """Reads the store's own numbers; call it when a transaction begins or was rolled back.
+
+        Running jobs are remembered from one transaction to the next while nobody else writes to the file.
+        """
+        version = self.connection.execute("PRAGMA data_version").fetchone()[0]
+        if rolled_back or version != self._data_version:
+            self._data_version = version
+            self._running.clear()
         *numbers, self._promoted, config = self._row("meta")
         self._meta = Meta(numbers[0], numbers[1], numbers[2], bool(numbers[3]), bool(numbers[4]), *numbers[5:])
         if config != self._config:
@@ -59,6 +87,7 @@ class SqliteTables:
             self._rules.clear()
             self._tenant_configs.clear()
         self._payloads.clear()
+        self.hot.clear()
         return self._meta
 
     # Running statements
@@ -98,7 +127,12 @@ class SqliteTables:
         return self._meta
 
     def jobs(self, refs: Sequence[Ref]) -> dict[Ref, Job]:
-        return {job.ref: job for job in self._records("jobs", _json(refs).decode())}
+        running = self._running
+        found = {ref: running[ref] for ref in refs if ref in running}
+        if len(found) < len(refs):
+            missing = [ref for ref in refs if ref not in found]
+            found.update((job.ref, job) for job in self._records("jobs", _json(missing).decode()))
+        return found
 
     def payloads(self, refs: Sequence[Ref]) -> dict[Ref, bytes]:
         missing = [ref for ref in refs if ref not in self._payloads]
@@ -126,7 +160,10 @@ class SqliteTables:
         return {(row[0], row[1]): rows.letter_of(row) for row in self._all("dead_letters", _json(refs).decode())}
 
     def results(self, refs: Sequence[Ref]) -> dict[Ref, Result]:
-        return {(row[0], row[1]): rows.result_of(row) for row in self._all("results", _json(refs).decode())}
+        ended = {job.spec.seq: job for job in self.jobs(refs).values() if job.state is State.SUCCEEDED}
+        keys = [(job.result_expires_at, seq) for seq, job in ended.items()]
+        found = self._all("results", _json(keys).decode()) if keys else []
+        return {ended[row[0]].ref: Result(*row[1:]) for row in found}
 
     def slots(self, refs: Sequence[Ref]) -> dict[Ref, Slot]:
         return {(row[0], row[1]): rows.slot_of(row) for row in self._all("slots", _json(refs).decode())}
@@ -290,6 +327,7 @@ class SqliteTables:
     def restore(self, kind: str, value: Any) -> None:
         restore(self.connection, SQL, kind, value)
         self._specs.clear()
+        self._running.clear()
         if kind == "document":
             self.connection.execute(SQL["touch_config"])
             self._forget_config()
@@ -299,11 +337,13 @@ class SqliteTables:
     def keep(self, unit: Unit) -> None:
         if not unit.wrote:
             return
+        self._keep_hot(self.hot)
         self._keep_jobs(unit)
         self._keep_map("binding", unit.bindings, lambda key, binding: (*key, *rows.binding_row(binding)))
         self._keep_map("edge", unit.edges, lambda _, edge: rows.edge_row(edge))
         self._keep_map("dead_letter", unit.letters, lambda _, letter: rows.letter_row(letter))
-        self._keep_map("result", unit.results, lambda ref, one: (*ref, one.body, one.codec, one.expires_at))
+        seqs = {ref: job.spec.seq for ref in unit.results if (job := unit.job(ref)) is not None}
+        self._keep_map("result", unit.results, lambda ref, one: (one.expires_at, seqs[ref], one.body, one.codec))
         self._keep_map("slot", unit.slots, lambda _, slot: rows.slot_row(slot))
         self._keep_map("cascade", unit.cascades, lambda position, ref: (position, *ref))
         self._keep_map("document", unit.documents, lambda _, document: rows.document_row(document))
@@ -316,22 +356,25 @@ class SqliteTables:
     def _keep_jobs(self, unit: Unit) -> None:
         added: list[Job] = []
         saved: list[Row] = []
-        left: dict[str, list[Row]] = {}
-        taken: dict[str, list[Row]] = {}
+        left: dict[str, list[Row]] = defaultdict(list)
+        taken: dict[str, list[Row]] = defaultdict(list)
+        now, running = unit.now, self._running
         for ref, job in unit.after.items():
-            before = unit.before[ref]
-            there = places(job, unit.now)
+            before, state = unit.before[ref], job.state
+            if state is State.RUNNING:
+                running[ref] = job
+            else:
+                running.pop(ref, None)
             if before is None:
                 added.append(job)
+                goes_to = places(job, now)
             else:
-                saved.append((job.state.value, rows.live_blob(job), job.spec.seq))
-                here = places(before, unit.now)
-                for table, row in here:
-                    if (table, row) not in there:
-                        left.setdefault(table, []).append(row)
-                there = [place for place in there if place not in here]
-            for table, row in there:
-                taken.setdefault(table, []).append(row)
+                saved.append((rows.STATE_NAMES[state], rows.live_blob(job), job.spec.seq))
+                comes_from, goes_to = moved(before, job, now)
+                for table, row in comes_from:
+                    left[table].append(row)
+            for table, row in goes_to:
+                taken[table].append(row)
         if saved:
             self._many("save_job", saved)
             self._leave(left)
@@ -339,6 +382,22 @@ class SqliteTables:
             self._add(unit, added)
         for table, rows_taken in taken.items():
             self._many(f"put_{table}", rows_taken)
+
+    def _keep_hot(self, hot: HotMoves) -> None:
+        if not hot.saved:
+            return
+        self._many("save_job", hot.saved)
+        if hot.left_ready and self._many("drop_ready", hot.left_ready) < len(hot.left_ready):
+            raise AssertionError("a claimed job wasn't ready")
+        if hot.left_running:
+            self._many("drop_running", hot.left_running)
+        if hot.taken_running:
+            self._many("put_running", hot.taken_running)
+        if hot.taken_finished:
+            self._many("put_finished", hot.taken_finished)
+        if hot.results:
+            self._many("put_result", hot.results)
+        hot.clear()
 
     def _add(self, unit: Unit, added: list[Job]) -> None:
         self._many("add_job", [rows.job_row(job) for job in added])

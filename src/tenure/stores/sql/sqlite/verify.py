@@ -105,7 +105,7 @@ _QUESTIONS = {
         SELECT s.tenant, s.job_id FROM slot AS s JOIN job AS j ON j.tenant = s.tenant AND j.id = s.job_id
         WHERE j.state <> 'cancelled'""",
     "result without a success": """
-        SELECT r.tenant, r.job_id FROM result AS r LEFT JOIN job AS j ON j.tenant = r.tenant AND j.id = r.job_id
+        SELECT r.seq, j.state FROM result AS r LEFT JOIN job AS j ON j.seq = r.seq
         WHERE j.state IS NULL OR j.state <> 'succeeded'""",
     "feed with a gap": """
         SELECT m.feed_floor, m.feed_head, f.first, f.last, f.chunks

@@ -42,10 +42,13 @@ class Answer(msgspec.Struct, frozen=True):
 class Writer:
     """Serialises every write of this process. `kept` is told the topics of each commit."""
 
-    def __init__(self, file: StoreFile, clock: Clock, kept: Callable[[set[str]], None]) -> None:
+    def __init__(
+        self, file: StoreFile, clock: Clock, kept: Callable[[set[str]], None], jobs_awaited: Callable[[], bool]
+    ) -> None:
         self._file = file
         self._clock = clock
         self._kept = kept
+        self._jobs_awaited = jobs_awaited
         self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self._tables: SqliteTables | None = None
         self._thread = threading.Thread(target=self._run, name="tenure-sqlite-writer", daemon=True)
@@ -140,7 +143,7 @@ class Writer:
             raise  # the device or the file failed: nobody's call can be trusted to have fitted
         except Exception as error:
             connection.execute("ROLLBACK TO call")
-            tables.begin()
+            tables.begin(rolled_back=True)
             answer = Answer([], error)
         connection.execute("RELEASE call")
         return answer
@@ -152,7 +155,7 @@ class Writer:
             unit = Unit(tables, now)
             replies.append(part(unit))
             tables.keep(unit)
-            topics |= unit.topics()
+            topics |= unit.topics(self._jobs_awaited())
         return replies
 
     def _connected(self) -> SqliteTables:

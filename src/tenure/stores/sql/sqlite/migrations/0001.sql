@@ -162,14 +162,12 @@ CREATE TABLE dead_letter (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE result (
-    tenant     TEXT NOT NULL,
-    job_id     TEXT NOT NULL,
+    expires_at INTEGER NOT NULL,  -- follows from the record, so it can stand in the key
+    seq        INTEGER NOT NULL,
     body       BLOB NOT NULL,
     codec      TEXT NOT NULL,
-    expires_at INTEGER NOT NULL,
-    PRIMARY KEY (tenant, job_id)
-) STRICT;
-CREATE INDEX result_expiring ON result (expires_at);
+    PRIMARY KEY (expires_at, seq)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE slot (
     tenant    TEXT NOT NULL,

@@ -41,9 +41,10 @@ FROM json_each(?1) AS want CROSS JOIN dead_letter AS d
 WHERE d.tenant = json_extract(want.value, '$[0]') AND d.job_id = json_extract(want.value, '$[1]')
 
 -- name: results
-SELECT r.tenant, r.job_id, r.body, r.codec, r.expires_at
+-- [[expires_at, seq], …] → results; a record tells when its result expires.
+SELECT r.seq, r.body, r.codec, r.expires_at
 FROM json_each(?1) AS want CROSS JOIN result AS r
-WHERE r.tenant = json_extract(want.value, '$[0]') AND r.job_id = json_extract(want.value, '$[1]')
+WHERE r.expires_at = json_extract(want.value, '$[0]') AND r.seq = json_extract(want.value, '$[1]')
 
 -- name: slots
 SELECT s.tenant, s.job_id, s.lease_seq, s.queue, s.grp, s.deadline

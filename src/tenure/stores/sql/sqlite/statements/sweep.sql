@@ -29,11 +29,11 @@ DELETE FROM binding WHERE (tenant, queue, job_type, key) IN (
 
 -- name: clean_results
 -- A result outlives its time while a child may still ask for it.
-DELETE FROM result WHERE rowid IN (
-    SELECT r.rowid FROM result AS r
+DELETE FROM result WHERE (expires_at, seq) IN (
+    SELECT r.expires_at, r.seq FROM result AS r JOIN job AS j ON j.seq = r.seq
     WHERE r.expires_at <= ?1
-      AND NOT EXISTS (SELECT 1 FROM edge AS e WHERE e.tenant = r.tenant AND e.parent = r.job_id)
-    ORDER BY r.expires_at, r.tenant, r.job_id LIMIT ?2
+      AND NOT EXISTS (SELECT 1 FROM edge AS e WHERE e.tenant = j.tenant AND e.parent = j.id)
+    ORDER BY r.expires_at, j.tenant, j.id LIMIT ?2
 )
 
 -- name: clean_documents
@@ -78,7 +78,7 @@ WHERE f.day = ?1 AND f.state = ?2
   )
 
 -- name: purge_results
-DELETE FROM result WHERE (tenant, job_id) IN (SELECT tenant, id FROM purging)
+DELETE FROM result WHERE seq IN (SELECT seq FROM purging)
 
 -- name: purge_dead_letters
 DELETE FROM dead_letter WHERE (tenant, job_id) IN (SELECT tenant, id FROM purging)

@@ -24,8 +24,12 @@ SELECT tenant, job_id, at, disposition, new_id FROM dead_letter
 WHERE (tenant, job_id) > (?1, ?2) ORDER BY tenant, job_id LIMIT ?3
 
 -- name: dump_result
-SELECT tenant, job_id, body, codec, expires_at FROM result
-WHERE (tenant, job_id) > (?1, ?2) ORDER BY tenant, job_id LIMIT ?3
+SELECT j.tenant, j.id, r.body, r.codec, r.expires_at FROM result AS r JOIN job AS j ON j.seq = r.seq
+WHERE (j.tenant, j.id) > (?1, ?2) ORDER BY j.tenant, j.id LIMIT ?3
+
+-- name: restore_result
+INSERT OR REPLACE INTO result (expires_at, seq, body, codec)
+SELECT ?5, seq, ?3, ?4 FROM job WHERE tenant = ?1 AND id = ?2
 
 -- name: dump_slot
 SELECT tenant, job_id, lease_seq, queue, grp, deadline FROM slot

@@ -71,10 +71,10 @@ INSERT OR REPLACE INTO dead_letter (tenant, job_id, at, disposition, new_id) VAL
 DELETE FROM dead_letter WHERE tenant = ? AND job_id = ?
 
 -- name: put_result
-INSERT OR REPLACE INTO result (tenant, job_id, body, codec, expires_at) VALUES (?, ?, ?, ?, ?)
+INSERT INTO result (expires_at, seq, body, codec) VALUES (?, ?, ?, ?)
 
 -- name: drop_result
-DELETE FROM result WHERE tenant = ? AND job_id = ?
+DELETE FROM result WHERE seq = (SELECT seq FROM job WHERE tenant = ? AND id = ?)
 
 -- name: put_slot
 INSERT OR REPLACE INTO slot (tenant, job_id, lease_seq, queue, grp, deadline) VALUES (?, ?, ?, ?, ?, ?)

@@ -1,0 +1,1 @@
+"""What Tenure costs and how fairly it serves, measured: `python -m bench`."""

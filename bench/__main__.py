@@ -1,0 +1,73 @@
+"""Measures: `python -m bench [throughput] [growth] [fairness] [--record] [--dir DIR] [--runs 3] [--small]`.
+
+Without names all three. `--record` keeps the figures in bench/results/ and rewrites docs/benchmarks.md.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from bench import fairness, growth, markdown, record, sqlite
+from bench.record import RESULTS, Figures
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"{', '.join(MEASURES)}; all when none is given")
+    parser.add_argument("--record", action="store_true", help="keep the figures in bench/results/")
+    parser.add_argument("--dir", type=Path, help="put the stores there (a folder on a real disk)")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--scale", type=float, default=1.0, help="of the number of jobs in throughput")
+    parser.add_argument("--backlog", type=int, default=1_000_000)
+    parser.add_argument("--batches", type=int, default=25, help="claims in one measurement of growth")
+    parser.add_argument("--small", action="store_true", help="only to see that it runs: the figures mean nothing")
+    options = parser.parse_args()
+    unknown = set(options.parts) - set(MEASURES)
+    if unknown:
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(MEASURES)}")
+    return options
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def throughput(options: argparse.Namespace) -> Figures:
+    scale = 0.02 if options.small else options.scale
+    return sqlite.measure(options.dir, options.runs, scale, say)
+
+
+def grown(options: argparse.Namespace) -> Figures:
+    backlog, batches = (5_000, 2) if options.small else (options.backlog, options.batches)
+    return growth.measure(options.dir, options.runs, backlog, batches, say)
+
+
+def fair(options: argparse.Namespace) -> Figures:
+    return fairness.measure(options.dir, fairness.SMALL if options.small else fairness.Sizes(), say)
+
+
+MEASURES: dict[str, tuple[str, Callable[[argparse.Namespace], Figures]]] = {
+    "throughput": ("bench", throughput),
+    "growth": ("growth", grown),
+    "fairness": ("fairness", fair),
+}
+"""Each part, the name of its record, and how it is measured."""
+
+
+def main() -> int:
+    options = parse()
+    chosen = options.parts or MEASURES
+    for title, (name, part) in MEASURES.items():
+        if title in chosen:
+            say(f"\n{title}")
+            figures = part(options)
+            if options.record:
+                record.write(RESULTS / f"{name}.json", f"python -m bench {title} --record", figures)
+    if options.record:
+        markdown.write()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

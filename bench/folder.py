@@ -1,0 +1,30 @@
+"""Folders for stores under measurement: on a real disk, gone afterwards."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.record import ROOT
+from tenure.stores.sql.sqlite.file import filesystem_of
+
+
+def kind_of(folder: Path) -> str:
+    """The type of the filesystem, as far as the system says."""
+    mounts = Path("/proc/self/mountinfo")
+    text = mounts.read_text(encoding="utf-8", errors="surrogateescape") if mounts.exists() else ""
+    return filesystem_of(str(folder.resolve()), text) or "unknown"
+
+
+@contextmanager
+def on_disk(parent: Path | None) -> Iterator[Path]:
+    """A new folder beside the repository, or inside `parent`. One in memory is refused: it would flatter."""
+    folder = Path(tempfile.mkdtemp(prefix=".bench-", dir=parent or ROOT.parent))
+    try:
+        kind = kind_of(folder)
+        if kind in ("tmpfs", "ramfs"):
+            raise SystemExit(f"{folder} is in memory ({kind}): give --dir on a real disk")
+        yield folder
+    finally:
+        shutil.rmtree(folder)

@@ -1,0 +1,87 @@
+"""Records of long runs: figures as JSON, with the commit, the date and what machine they were taken on."""
+
+import hashlib
+import json
+import os
+import platform
+import sqlite3
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import tenure
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results"
+CODE = ROOT / "src" / "tenure"
+
+Figures = dict[str, Any]
+
+
+def git(*args: str) -> str | None:
+    """What git says, or None where it says nothing."""
+    done = subprocess.run(["git", *args], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def digest(folder: Path = CODE) -> str:
+    """A hash of the product's code: figures belong to the code they were taken with, committed or not."""
+    whole = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in (".py", ".sql"):
+            whole.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
+    return whole.hexdigest()[:16]
+
+
+def machine() -> Figures:
+    """The facts that figures depend on; nothing that names the machine."""
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "cores": os.cpu_count(),
+        "memory_gib": round(pages / 2**30),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        "msgspec": msgspec.__version__,
+        "tenure": tenure.__version__,
+    }
+
+
+def stamp() -> Figures:
+    """When, of which code and where figures were taken."""
+    return {
+        "commit": git("rev-parse", "HEAD") or "none",
+        "changed": bool(git("status", "--porcelain", "--", "src", "tests", "bench")),
+        "code": digest(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+    }
+
+
+def write(path: Path, command: str, figures: Figures) -> None:
+    """Keeps the figures of one run, in place of those of the run before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    body = {**stamp(), "command": command, **figures}
+    path.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read(name: str, folder: Path = RESULTS) -> Figures | None:
+    """The last record of a run, None when there is none."""
+    try:
+        return dict(json.loads((folder / f"{name}.json").read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+
+
+def freshness(record: Figures) -> str:
+    """Whether the code is still the one a record was taken with, in words; empty when it is."""
+    if "code" in record:
+        return "" if record["code"] == digest() else "OLDER THAN THE CODE"
+    commit = record.get("commit", "none")
+    if commit == "none":
+        return "taken before the first commit: it can't be told whether the code changed since"
+    unchanged = git("diff", "--quiet", commit, "--", "src/tenure") is not None
+    return "" if unchanged else "OLDER THAN THE CODE"

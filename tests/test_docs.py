@@ -1,0 +1,41 @@
+"""Every Python example in the documents runs as it stands, in a folder of its own."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+EXAMPLES = [
+    pytest.param(block, id=f"{page.relative_to(ROOT)}-{number}")
+    for page in PAGES
+    for number, block in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")), start=1)
+]
+
+
+def test_the_readme_has_an_example() -> None:
+    assert BLOCK.search((ROOT / "README.md").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_runs(example: str, tmp_path: Path) -> None:
+    script = tmp_path / "example.py"
+    script.write_text(example, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", script.name],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for said in re.findall(r"# prints: (.*)$", example, re.MULTILINE):
+        assert said in done.stdout.splitlines(), done.stdout
