@@ -95,7 +95,7 @@ show-contract: $(VENV)/.full ## each promised figure with its command and its la
 # --- files that are made ----------------------------------------------------------------------------------------------
 
 docs: $(VENV)/.full ## regenerate the generated documents (a test checks that they are fresh)
-	$(PY) -m tenure.domain.diagram docs/states.md
+	$(PY) -m tenure.domain.diagram > docs/states.md
 
 COMPILE = $(UV_PIP) compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
           --custom-compile-command 'make lock' pyproject.toml

@@ -9,13 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import fairness, growth, markdown, record, sqlite
+from bench.folder import check_disk
 from bench.record import RESULTS, Figures
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="part", help=f"{', '.join(MEASURES)}; all when none is given")
-    parser.add_argument("--record", action="store_true", help="keep the figures in bench/results/")
+    parser.add_argument(
+        "--record", type=Path, nargs="?", const=RESULTS, help="keep the figures there (bench/results/), as JSON"
+    )
     parser.add_argument("--dir", type=Path, help="put the stores there (a folder on a real disk)")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0, help="of the number of jobs in throughput")
@@ -58,14 +61,17 @@ MEASURES: dict[str, tuple[str, Callable[[argparse.Namespace], Figures]]] = {
 def main() -> int:
     options = parse()
     chosen = options.parts or MEASURES
+    if not options.small:
+        check_disk(options.dir)
     for title, (name, part) in MEASURES.items():
         if title in chosen:
             say(f"\n{title}")
             figures = part(options)
-            if options.record:
-                record.write(RESULTS / f"{name}.json", f"python -m bench {title} --record", figures)
-    if options.record:
-        markdown.write()
+            if options.record is not None:
+                record.write(options.record / f"{name}.json", f"python -m bench {title} --record", figures)
+    if options.record is not None:
+        page = markdown.PAGE if options.record == RESULTS else options.record / markdown.PAGE.name
+        markdown.write(options.record, page)
     return 0
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from bench.folder import on_disk
 from bench.ids import uuid7
 from bench.record import Figures
 from bench.subject import MAIL
@@ -36,6 +35,7 @@ MAKES: dict[str, Make] = {
 }
 CLAIMS = (1, 7, 50)
 TOLERANCE = 0.10
+SETTLED_AT_ONCE = 500
 
 
 class Sizes(msgspec.Struct, frozen=True):
@@ -54,12 +54,13 @@ SMALL = Sizes(tenants=10, large=200, small=3, weighted_tenants=6, weighted_jobs=
 
 
 class Worker:
-    """Claims with a cursor of its own, which starts at random, and settles what it got."""
+    """Claims with a cursor of its own, which starts at random, and settles what it got, many at a time."""
 
     def __init__(self, store: Store, number: int, dice: random.Random) -> None:
         self._store = store
         self._name = f"worker-{number}"
         self._cursor = Cursor(f"tenant-{dice.randrange(1_000):03}")
+        self._held: list[Settle] = []
 
     async def take(self, n: int) -> list[str]:
         """The tenants of the jobs that a claim gave, in order."""
@@ -76,8 +77,10 @@ class Worker:
         if not isinstance(claimed, Claimed):
             raise claimed
         self._cursor = claimed.cursor
-        if claimed.jobs:
-            await self._store.settle([Settle(job.token, Succeed()) for job in claimed.jobs])
+        self._held += [Settle(job.token, Succeed()) for job in claimed.jobs]
+        if len(self._held) >= SETTLED_AT_ONCE:
+            await self._store.settle(self._held)
+            self._held = []
         return [job.token.tenant for job in claimed.jobs]
 
 
@@ -195,10 +198,10 @@ async def play(make: Make, folder: Path, scene: Scene, sizes: Sizes, n: int) -> 
 def measure(parent: Path | None, sizes: Sizes, say: Say) -> Figures:
     """Every scene on both stores."""
     found: Figures = {}
-    with on_disk(parent) as folder:
+    with tempfile.TemporaryDirectory(dir=parent) as folder:
         for name, make in MAKES.items():
             found[name] = {
-                title: [asyncio.run(play(make, folder, scene, sizes, n)) for n in claims]
+                title: [asyncio.run(play(make, Path(folder), scene, sizes, n)) for n in claims]
                 for title, (scene, claims) in SCENES.items()
             }
     figures = {"sizes": msgspec.to_builtins(sizes), "tolerance": TOLERANCE, "stores": found}

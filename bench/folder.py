@@ -17,14 +17,20 @@ def kind_of(folder: Path) -> str:
     return filesystem_of(str(folder.resolve()), text) or "unknown"
 
 
+def check_disk(parent: Path | None) -> None:
+    """Refuses a folder in memory: it would flatter."""
+    kind = kind_of(parent or ROOT)
+    if kind in ("tmpfs", "ramfs"):
+        raise SystemExit(f"{parent or ROOT} is in memory ({kind}): give --dir on a real disk")
+
+
 @contextmanager
 def on_disk(parent: Path | None) -> Iterator[Path]:
-    """A new folder beside the repository, or inside `parent`. One in memory is refused: it would flatter."""
-    folder = Path(tempfile.mkdtemp(prefix=".bench-", dir=parent or ROOT.parent))
+    """A new folder in the repository's tmp/, or inside `parent`."""
+    parent = parent or ROOT / "tmp"
+    parent.mkdir(exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="bench-", dir=parent))
     try:
-        kind = kind_of(folder)
-        if kind in ("tmpfs", "ramfs"):
-            raise SystemExit(f"{folder} is in memory ({kind}): give --dir on a real disk")
         yield folder
     finally:
         shutil.rmtree(folder)

@@ -17,13 +17,14 @@ another machine: a commit costs what its disk costs. One client process, no-op j
 OF_BARE = ["of bare: enqueue", "claim, settle", "exchange"]
 
 
-def write(path: Path = PAGE) -> None:
+def write(results: Path, page: Path) -> None:
+    """The page, from the records in a folder."""
     parts = [INTRO]
     for name, section in (("bench", throughput), ("growth", growth), ("fairness", fair)):
-        figures = record.read(name)
+        figures = record.read(name, results)
         if figures is not None:
             parts.append(section(figures) + "\n" + origin(figures))
-    path.write_text("\n".join(parts), encoding="utf-8")
+    page.write_text("\n".join(parts), encoding="utf-8")
 
 
 def origin(figures: Figures) -> str:

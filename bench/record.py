@@ -16,7 +16,8 @@ import tenure
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
-CODE = ROOT / "src" / "tenure"
+CODE = ("src/tenure/domain", "src/tenure/stores", "src/tenure/testing")
+"""What figures and proofs depend on."""
 
 Figures = dict[str, Any]
 
@@ -27,12 +28,12 @@ def git(*args: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def digest(folder: Path = CODE) -> str:
-    """A hash of the product's code: figures belong to the code they were taken with, committed or not."""
+def digest() -> str:
+    """A hash of the code: figures belong to the code they were taken with, committed or not."""
     whole = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
+    for path in sorted(path for folder in CODE for path in (ROOT / folder).rglob("*")):
         if path.suffix in (".py", ".sql"):
-            whole.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
+            whole.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
     return whole.hexdigest()[:16]
 
 
@@ -54,7 +55,7 @@ def stamp() -> Figures:
     """When, of which code and where figures were taken."""
     return {
         "commit": git("rev-parse", "HEAD") or "none",
-        "changed": bool(git("status", "--porcelain", "--", "src", "tests", "bench")),
+        "changed": bool(git("status", "--porcelain", "--", "src", "tests", "bench", ":!bench/results")),
         "code": digest(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
@@ -83,5 +84,5 @@ def freshness(record: Figures) -> str:
     commit = record.get("commit", "none")
     if commit == "none":
         return "taken before the first commit: it can't be told whether the code changed since"
-    unchanged = git("diff", "--quiet", commit, "--", "src/tenure") is not None
+    unchanged = git("diff", "--quiet", commit, "--", *CODE) is not None
     return "" if unchanged else "OLDER THAN THE CODE"

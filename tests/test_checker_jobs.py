@@ -191,6 +191,28 @@ def test_h15_a_child_is_not_unblocked() -> None:
         tape.claim(claim_id="c2")
 
 
+def two_parents() -> Tape:
+    """A parent that ended, one that runs, and the child of both."""
+    tape = done()
+    tape.enqueue("j2")
+    tape.claim(tape.job("j2"), claim_id="c2")
+    tape.enqueue("j3", parents=["j1", "j2"])
+    tape.claim(claim_id="c3")
+    tape.settle("j2", "succeed", settled("succeeded"), secret="c2")
+    return tape
+
+
+def test_a_parent_that_had_ended_counts_as_resolved() -> None:
+    tape = two_parents()
+    tape.claim(tape.job("j3", version=3), claim_id="c4")
+
+
+def test_h15_a_parent_that_had_ended_is_waited_for() -> None:
+    tape = two_parents()
+    with violates("H15"):
+        tape.claim(claim_id="c4")
+
+
 def test_a_failed_parent_applies_its_policy() -> None:
     for policy, state in (("cancel", "cancelled"), ("fail", "failed")):
         tape = flow(policy)

@@ -100,6 +100,16 @@ def test_a_held_sweep_takes_nothing() -> None:
     tape.sweep(lost=1)
 
 
+def test_h3_a_shorter_hold_must_not_shorten_a_longer_one() -> None:
+    tape = running()
+    tape.tick(TTL + GRACE + 1)
+    tape.sweep(lost=0, hold=50)
+    tape.sweep(lost=0, hold=1)
+    tape.tick(49)
+    with violates("H3"):
+        tape.sweep(lost=1)
+
+
 def test_h3_a_held_sweep_takes_a_lease() -> None:
     tape = running()
     tape.tick(TTL + GRACE + 1)

@@ -109,9 +109,9 @@ class Script:
             more["delay"] = pick.choice([0, 1, 50, 1000])
         elif pick.random() < 0.1:
             more["run_at"] = self.clock.now + pick.choice([-1000, 0, 500])
-        if pick.random() < 0.3:
+        if pick.random() < 0.4:
             ids = [ref[1] for ref in self.refs if ref[0] == tenant] or [self.id()]
-            chosen = {pick.choice(ids[-8:]) for _ in range(pick.choice([1, 1, 2]))}
+            chosen = {pick.choice(ids[-8:]) for _ in range(pick.choice([1, 2, 3]))}
             more["parents"] = tuple(Parent(id_, pick.choice(list(OnParentFailure))) for id_ in sorted(chosen))
         if pick.random() < 0.2:
             more |= {"lease": pick.choice([10, 400]), "grace": pick.choice([0, 5])}

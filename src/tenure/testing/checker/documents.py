@@ -53,10 +53,6 @@ class Rules:
             return 1
         return self.group_limits.get(group or "", self.group_limit)
 
-    @property
-    def shape(self) -> tuple[bool, bool]:
-        return (self.keyed, self.ordered)
-
 
 def rules_of(ledger: Ledger, lane: Lane) -> Rules:
     """The effective rules of a tenant's queue."""
@@ -124,10 +120,10 @@ def put(ledger: Ledger, asked: Body, reply: Body | None) -> None:
         demand("H2", reply, refusal("StoreFrozen"), what="a frozen store")
         return
     key = (document["tenant"], document["kind"], document["name"])
-    before = ledger.documents.get(key)
-    version = _version(ledger, before)
+    before = _standing(ledger, key)
+    version = _version(before)
     allowed: list[Body] = []
-    if expect is not None and version is not None and expect != version:
+    if expect is not None and expect != version:
         allowed.append(refusal("VersionConflict", version))
     after = _parsed(document)
     conflict = document["kind"] == "queue" and _mode_conflict(ledger, key, before, after)
@@ -135,21 +131,24 @@ def put(ledger: Ledger, asked: Body, reply: Body | None) -> None:
         allowed.append({"refused": "ModeConflict"})
     same = (None if before is None else before["content"]) == after
     repeated = same and (after is None or version == (expect or 0) + 1)
-    unsure = conflict == "maybe" or (expect is not None and version is None) or repeated
+    unsure = conflict == "maybe" or repeated
     if allowed and (not unsure or (reply is not None and "refused" in reply)):
         demand("H6" if conflict else "H2", reply, *allowed, what=f"document {key}")
         return
     _accept(ledger, asked, reply, before, after)
 
 
-def _version(ledger: Ledger, document: Body | None) -> int | None:
-    """The version a document stands at; None where it isn't fixed (its time is past)."""
-    if document is None:
-        return 0
-    if document["expires_at"] is not None and ledger.now >= document["expires_at"]:
+def _standing(ledger: Ledger, key: tuple[str, str, str]) -> Body | None:
+    """A document, unless its time is past: then it counts as gone."""
+    document = ledger.documents.get(key)
+    if document is not None and document["expires_at"] is not None and ledger.now >= document["expires_at"]:
         return None
-    version: int | None = document["version"]
-    return version
+    return document
+
+
+def _version(document: Body | None) -> int:
+    """The version a document stands at; 0 where there is none."""
+    return 0 if document is None else int(document["version"])
 
 
 def _parsed(document: Body) -> Body | None:
@@ -164,16 +163,16 @@ def _parsed(document: Body) -> Body | None:
 
 
 def _mode_conflict(ledger: Ledger, key: tuple[str, str, str], before: Body | None, after: Body | None) -> str:
-    """`yes` if the mode or order of a queue with live jobs would change, `maybe` where only words would."""
+    """`yes` if the mode of a queue with live jobs would change, `maybe` where only words would."""
     tenant, _, queue = key
     old, new = ({} if before is None else before["content"]), after or {}
     lanes = [lane for lane in ledger.lanes if lane[1] == queue and tenant in (EVERYONE, lane[0])]
     for lane in lanes:
         own = new if tenant != EVERYONE else content(ledger, (lane[0], "queue", queue))
         everyone = new if tenant == EVERYONE else content(ledger, (EVERYONE, "queue", queue))
-        if effective(own, everyone).shape != rules_of(ledger, lane).shape:
+        if effective(own, everyone).keyed != rules_of(ledger, lane).keyed:
             return "yes"
-    worded = any(old.get(name) != new.get(name) for name in ("mode", "ordered"))
+    worded = old.get("mode") != new.get("mode")
     draining = any(slot.lane[1] == queue and tenant in (EVERYONE, slot.lane[0]) for slot in ledger.slots.values())
     return "maybe" if worded and (lanes or draining) else ""
 
@@ -187,7 +186,7 @@ def _accept(ledger: Ledger, asked: Body, reply: Body | None, before: Body | None
         ledger.documents.pop(key, None)
     else:
         ttl = asked["ttl"]
-        version = reply["version"] if reply is not None else (_version(ledger, before) or 0) + 1
+        version = reply["version"] if reply is not None else _version(before) + 1
         ledger.documents[key] = {
             "content": after,
             "version": version,
@@ -205,10 +204,10 @@ def _accept(ledger: Ledger, asked: Body, reply: Body | None, before: Body | None
 def _check_stored(
     ledger: Ledger, key: tuple[str, str, str], reply: Body | None, before: Body | None, after: Body | None
 ) -> None:
-    version = _version(ledger, before)
+    version = _version(before)
     if after is None:
         demand("H2", reply, {"type": "Stored", "version": 0}, what=f"deleting {key}")
-    elif version is None or before is None:
+    elif before is None:
         demand("H2", reply, {"type": "Stored"}, what=f"writing {key}")
     else:
         options = [{"type": "Stored", "version": version + 1}]

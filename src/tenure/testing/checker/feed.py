@@ -55,11 +55,14 @@ class Streams:
         return True
 
     def check_expired(self, asked: Body, now: int) -> None:
-        """A reader was refused with `CursorExpired`: something after its cursor must be past retention."""
+        """A reader was refused with `CursorExpired`: something after its cursor must be past retention.
+
+        A tenant's cursor is a place in the whole feed: what is past retention may be another tenant's.
+        """
         position = self._cursors.get(asked["tenant"], {}).get(asked["after"])
         if position is None:
             return
-        known = self._known(asked["tenant"], position)
+        known = self._known(asked["tenant"], position) if asked["tenant"] is None else self._oldest()
         if known is None or known["at"] > now - KEPT:
             raise Violation("H11", f"cursor {asked['after']!r:.60} is refused, nothing after it is past retention")
 
@@ -73,6 +76,9 @@ class Streams:
         if known != position:
             raise Violation("H11", f"cursor {cursor!r:.60} stood at event {known} before, now at {position}")
 
+    def _oldest(self) -> Body | None:
+        return min((view[0] for view in self.views.values() if view), key=lambda event: int(event["at"]), default=None)
+
     def _known(self, tenant: str | None, position: int) -> Body | None:
         if tenant is not None:
             view = self.views.get(tenant, [])
@@ -85,11 +91,15 @@ class Streams:
     def _skip_past_retention(self, tenant: str | None, events: list[Body], now: int) -> int:
         """Where the beginning of the feed is now: events past retention may be gone."""
         position = 0
-        while events and (known := self._known(tenant, position)) is not None and known != events[0]:
-            if known["at"] > now - KEPT:
+        while (known := self._known(tenant, position)) is not None and known["at"] <= now - KEPT:
+            if events and self._fits(tenant, position, events):
                 return position
             position += 1
         return position
+
+    def _fits(self, tenant: str | None, position: int, events: list[Body]) -> bool:
+        known = (self._known(tenant, position + offset) for offset in range(len(events)))
+        return all(one is None or one == event for one, event in zip(known, events, strict=True))
 
     def _at(self, tenant: str | None, position: int, event: Body) -> None:
         known = self._known(tenant, position)

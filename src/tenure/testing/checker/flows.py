@@ -147,7 +147,12 @@ def parent_refusals(ledger: Ledger, spec: Body, batch: list[Body], number: int) 
 
 
 def _parents(items: list[Body], tenant: str) -> dict[str, list[str]]:
-    return {item["id"]: [parent["id"] for parent in item["parents"]] for item in items if item["tenant"] == tenant}
+    """Whom the items wait for, by id; an id may stand in a batch more than once."""
+    named: dict[str, list[str]] = {}
+    for item in items:
+        if item["tenant"] == tenant:
+            named.setdefault(item["id"], []).extend(parent["id"] for parent in item["parents"])
+    return named
 
 
 def _reaches(later: dict[str, list[str]], start: str, goal: str) -> bool:

@@ -204,6 +204,13 @@ class Lockstep:
             raise Divergence("load", "the feed: " + difference(wanted, got))
         self._heads = (model_head, store_head)
 
+    async def verify(self) -> None:
+        """Indexes rebuilt from records equal the stored ones, where a store can tell."""
+        verify = getattr(self.raw, "verify", None)
+        problems = await verify() if verify is not None else []
+        if problems:
+            raise Divergence("verify", "; ".join(problems))
+
     async def close(self) -> None:
         await self.close_other()
         await self.factory.destroy(self.raw)

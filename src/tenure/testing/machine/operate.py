@@ -135,6 +135,17 @@ async def read_feed(world: World, dice: Dice) -> None:
 
 
 @rule()
+async def outlive_the_feed(world: World, dice: Dice) -> None:
+    """Events go after 14 days; whoever stayed away longer is told so, and nothing is lost silently."""
+    world.pair.clock.now = world.now + dice.pick((13, 14, 15)) * DAY
+    await world.call("sweep", 0, dice.pick((1, 3, 500)))
+    await world.pair.follow()
+    for tenant in (None, *TENANTS):
+        for mark in world.pair.bookmarks[tenant][:2]:
+            world.tally.answer(world.rule, "events", await world.pair.read_again(tenant, mark, 3))
+
+
+@rule()
 async def wait(world: World, dice: Dice) -> None:
     """Hints may be spurious or missing: only that the call returns is asked for."""
     await world.pair.client.wait([FEED_TOPIC, queue_topic(dice.pick(QUEUES))], 0)
@@ -200,6 +211,7 @@ async def _go(world: World, dice: Dice, to: Ms) -> None:
 async def crash(world: World, dice: Dice) -> None:
     """The process dies; what was acknowledged is there when another opens the store."""
     await world.pair.crash()
+    await world.pair.verify()
     await world.look_at_all()
 
 

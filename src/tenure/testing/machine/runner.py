@@ -134,6 +134,7 @@ class Machine(RuleBasedStateMachine):
             await self.pair.read_again(tenant, None, PAGE)
         await self.pair.call("freeze")
         await self.pair.compare_dumps(PAGE)
+        await self.pair.verify()
         self.pair.checker.finish()
 
 

@@ -22,6 +22,7 @@ from tenure.domain.config import QUEUE, TENANT, QueueConfig, TenantConfig
 from tenure.domain.job import Failure, NewJob, Parent, Progress, Token
 from tenure.domain.names import DAY, EVERYONE, HOUR, MINUTE, SECOND, Ms
 from tenure.domain.rate import Rate
+from tenure.domain.retry import RetryPolicy
 from tenure.domain.states import TERMINAL, Disposition, Mode, OnParentFailure, State, Unique
 from tenure.testing.machine.dice import Dice
 from tenure.testing.machine.world import (
@@ -106,6 +107,8 @@ def _extras(dice: Dice) -> dict[str, Any]:
         extras["grace"] = dice.pick((0, 1, GRACE))
     if dice.chance(20):
         extras["result_ttl"] = dice.pick((0, 1, TTL))
+    if dice.chance(6):
+        extras |= {"codec": "msgpack", "timeout": MINUTE, "retry": RetryPolicy.ladder(TTL, MINUTE)}
     return extras
 
 

@@ -139,9 +139,9 @@ class Writer:
         connection.execute("SAVEPOINT call")
         try:
             answer = Answer(self._parts(tables, call.parts, topics))
-        except sqlite3.Error:
-            raise  # the device or the file failed: nobody's call can be trusted to have fitted
         except Exception as error:
+            if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
+                raise  # the device or the file failed: nobody's call can be trusted to have fitted
             connection.execute("ROLLBACK TO call")
             tables.begin(rolled_back=True)
             answer = Answer([], error)

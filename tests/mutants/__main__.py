@@ -1,0 +1,107 @@
+"""Puts known bugs into copies of the code, one at a time, and shows that the suite finds each.
+
+`python -m tests.mutants [--jobs 2] [--only NAME ...] [--record bench/results/mutants.json] [--check]`
+
+The unchanged tree must pass with the same budgets, and patches that change no behaviour must survive. Exit code 1 if a
+mutant survives, a neutral patch or the control doesn't, or a patch doesn't apply.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+
+import msgspec
+
+from bench import record
+from tests.mutants.patch import BadPatch, Patch, patches
+from tests.mutants.run import CONTROL, Outcome, run, trials, unfit
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("--jobs", type=int, default=2, help="how many run at a time")
+    parser.add_argument("--only", action="append", metavar="NAME", help="these patches (or *), without the control")
+    parser.add_argument("--record", type=Path, help="write the table there, as JSON")
+    parser.add_argument("--check", action="store_true", help="only see whether all patches apply")
+    parser.add_argument("--verbose", action="store_true", help="print what each killer said")
+    return parser.parse_args()
+
+
+def chosen(only: Sequence[str] | None) -> list[Patch]:
+    found = [patch for patch in patches() if only is None or any(fnmatch(patch.name, name) for name in only)]
+    if not found:
+        raise BadPatch(f"no patch is named {only}")
+    return found
+
+
+def check(found: list[Patch], folder: Path) -> int:
+    problems = unfit(found, folder)
+    for problem in problems:
+        print(problem)
+    print(f"{len(found) - len(problems)} of {len(found)} patches apply")
+    return 1 if problems else 0
+
+
+def row(outcome: Outcome) -> str:
+    said = outcome.fault or outcome.found or "survived"
+    if outcome.fault and outcome.found:
+        said += f": {outcome.found}"
+    return f"  {outcome.name:<40} {outcome.killer:<19} {said:<34} {outcome.seconds:>6.1f}"
+
+
+def figures(outcomes: list[Outcome], seconds: float) -> record.Figures:
+    mutants = [one for one in outcomes if not one.neutral]
+    neutral = [one for one in outcomes if one.neutral and one.name != CONTROL]
+    return {
+        "seconds": round(seconds, 1),
+        "mutants": len(mutants),
+        "killed": sum(not one.fault for one in mutants),
+        "neutral": len({one.name for one in neutral}),
+        "neutral_survived": len({one.name for one in neutral} - {one.name for one in neutral if one.fault}),
+        "control": {one.killer: one.fault or "passed" for one in outcomes if one.name == CONTROL},
+        "faults": [one.name for one in outcomes if one.fault],
+        "table": [msgspec.to_builtins(one) for one in outcomes],
+    }
+
+
+def summary(found: record.Figures) -> str:
+    control = ", ".join(f"{killer} {what}" for killer, what in found["control"].items()) or "not run"
+    return (
+        f"{found['killed']} of {found['mutants']} mutants killed, {found['neutral_survived']} of {found['neutral']} "
+        f"neutral patches survived, control: {control}; {found['seconds']:.0f} s"
+    )
+
+
+def main() -> int:
+    options = parse()
+    try:
+        found = chosen(options.only)
+    except BadPatch as error:
+        print(error)
+        return 1
+    with tempfile.TemporaryDirectory(prefix="tenure-mutants-") as folder:
+        if options.check:
+            return check(found, Path(folder))
+        started = time.monotonic()
+        print(f"  {'mutant':<40} {'killer':<19} {'first violated':<34} {'s':>6}", flush=True)
+        outcomes = []
+        for outcome in run(trials(found, control=options.only is None), Path(folder), options.jobs):
+            outcomes.append(outcome)
+            print(row(outcome), flush=True)
+            if outcome.detail and (options.verbose or outcome.fault):
+                print(f"      {outcome.detail}", flush=True)
+    told = figures(outcomes, time.monotonic() - started)
+    print(f"\n{summary(told)}")
+    if told["faults"]:
+        print(f"not as they must be: {', '.join(told['faults'])}")
+    if options.record is not None and options.only is None:
+        record.write(options.record, f"python -m tests.mutants --record {options.record}", told)
+    return 1 if told["faults"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""Runs one killer on one copy of the tree, in a process of its own, and prints what it found as one line of JSON.
+
+    python -P judge.py TREE KILLER
+
+with TREE/src in front on PYTHONPATH. Nothing of the repository itself is imported: what is judged is the copy.
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+BUDGET = {"machine-memory": (3_000, range(1, 7)), "machine-sqlite": (2_500, range(1, 7))}
+"""Steps for each seed, and the seeds; the first finding ends it."""
+
+Verdict = dict[str, Any]
+"""`found` None: nothing was found. `kind`: violation, divergence, test, or error."""
+
+
+def judge(killer: str) -> Verdict:
+    who, _, store = killer.partition("-")
+    return _conform(store) if who == "conformance" else _run_machine(killer, store)
+
+
+def _run_machine(killer: str, store: str) -> Verdict:
+    from tenure.testing.checker import Violation
+    from tenure.testing.machine import Tally, run_machine
+    from tenure.testing.machine.__main__ import factory_of
+    from tenure.testing.machine.lockstep import Divergence, Lockstep
+
+    if store != "memory":
+        _without_checker(Lockstep)
+    steps, seeds = BUDGET[killer]
+    tally, seed = Tally(), 0
+    try:
+        for seed in seeds:
+            run_machine(factory_of(store), steps=steps, seed=seed, tally=tally)
+    except Violation as error:
+        found, kind, detail = error.property, "violation", str(error)
+    except Divergence as error:
+        found, kind, detail = f"Divergence {error.verb}", "divergence", str(error)
+    else:
+        return {"found": None, "kind": "", "detail": "", "seed": seed, "steps": tally.steps}
+    return {"found": found, "kind": kind, "detail": _line(detail), "seed": seed, "steps": tally.steps}
+
+
+def _without_checker(lockstep: Any) -> None:
+    """Lets the store answer unrecorded. Otherwise the checker would object first and nothing be said of lockstep."""
+    if not hasattr(lockstep, "recorded"):
+        raise AssertionError("Lockstep.recorded is gone: judge.py must learn how the checker is fed now")
+    lockstep.recorded = lambda _, store: store
+
+
+def _conform(store: str) -> Verdict:
+    import pytest
+
+    class Watch:
+        """Remembers the first test that failed, and what failed besides tests."""
+
+        count = 0
+        failed: Verdict | None = None
+
+        def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+            self.count += report.when == "call"
+            if report.failed and self.failed is None:
+                kind = "test" if report.when == "call" else "error"
+                self.failed = {"found": report.nodeid.rpartition("::")[2], "kind": kind}
+                self.failed["detail"] = _line(report.longreprtext)[-300:]
+
+    watch = Watch()
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        code = pytest.main(
+            ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"tests/conformance/test_{store}.py"],
+            plugins=[watch],
+        )
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) or (code and watch.failed is None):
+        raise RuntimeError(f"pytest ended with {code!r}: {_line(said.getvalue())[-400:]}")
+    nothing: Verdict = {"found": None, "kind": "", "detail": ""}
+    return {**(watch.failed or nothing), "seed": 0, "steps": watch.count}
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:500]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("tree", type=Path)
+    parser.add_argument("killer")
+    options = parser.parse_args()
+    warnings.simplefilter("error")
+    import tenure
+
+    loaded = Path(tenure.__file__).resolve()
+    if not loaded.is_relative_to(options.tree.resolve()):
+        raise AssertionError(f"tenure comes from {loaded}, not from {options.tree}")
+    print(json.dumps(judge(options.killer)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""Several processes, threads and forks on one SQLite file."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenure.domain.calls import Claim, Claimed, Enqueued
+from tenure.domain.errors import InvalidValue
+from tenure.domain.job import NewJob
+from tenure.domain.model import Unit, enqueue
+from tenure.domain.store import queue_topic
+from tenure.stores.sql.sqlite import SqliteStore
+
+
+def job(number: int) -> NewJob:
+    return NewJob(
+        tenant="acme", id=f"00000000-0000-7000-8000-{number:012x}", queue="mail", job_type="send", payload=b"1"
+    )
+
+
+def claim(n: int) -> Claim:
+    return Claim(claim_id=os.urandom(16), worker="w", queues=(("mail", None),), n=n)
+
+
+ENQUEUE = """
+import asyncio, sys
+from tenure.domain.job import NewJob
+from tenure.stores.sql.sqlite import SqliteStore
+
+async def main():
+    store = SqliteStore(sys.argv[1])
+    sys.stdin.readline()
+    await store.enqueue([NewJob(
+        tenant="acme", id=f"00000000-0000-7000-8000-{int(sys.argv[2]):012x}", queue="mail", job_type="send", payload=b"1"
+    )])
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+def test_a_commit_wakes_another_process_by_datagram(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Polling is put off for a minute, so only the datagram can wake in time."""
+    monkeypatch.setattr("tenure.stores.sql.sqlite.wake.POLL_SECONDS", (60.0, 60.0))
+
+    async def main() -> bool:
+        store = SqliteStore(tmp_path / "jobs.db")
+        await store.migrate()
+        producer = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", ENQUEUE, str(tmp_path / "jobs.db"), "1", stdin=asyncio.subprocess.PIPE
+        )
+        waiting = asyncio.create_task(store.wait([queue_topic("mail")], 50))
+        while not list(tmp_path.glob("jobs.db-wake/*")):
+            await asyncio.sleep(0)
+        await producer.communicate(b"go\n")
+        woken = await waiting
+        await store.close()
+        return woken
+
+    assert asyncio.run(main())
+    assert list(tmp_path.glob("jobs.db-wake/*")) == []
+
+
+def test_without_sockets_polling_wakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenure.stores.sql.sqlite.wake.Wake._bind", lambda self: None)
+
+    async def main() -> bool:
+        store = SqliteStore(tmp_path / "jobs.db")
+        await store.migrate()
+        waiting = asyncio.create_task(store.wait([queue_topic("mail")], 50))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(
+            subprocess.run, [sys.executable, "-c", ENQUEUE, str(tmp_path / "jobs.db"), "1"], input=b"go\n", check=True
+        )
+        woken = await waiting
+        await store.close()
+        return woken
+
+    assert asyncio.run(main())
+
+
+def test_a_dead_listener_is_swept_up(tmp_path: Path) -> None:
+    async def main() -> list[Any]:
+        store = SqliteStore(tmp_path / "jobs.db")
+        await store.migrate()
+        listener = SqliteStore(tmp_path / "jobs.db")
+        await listener.wait([queue_topic("mail")], 0)
+        (socket,) = tmp_path.glob("jobs.db-wake/*")
+        os.link(socket, socket.with_name("1-dead"))
+        await listener.close()
+        await store.enqueue([job(1)])
+        await store.close()
+        return list(tmp_path.glob("jobs.db-wake/*"))
+
+    assert asyncio.run(main()) == []
+
+
+def test_a_forked_child_opens_connections_of_its_own(tmp_path: Path) -> None:
+    async def ask(store: SqliteStore, number: int) -> Any:
+        return await store.enqueue([job(number)])
+
+    store = SqliteStore(tmp_path / "jobs.db")
+    asyncio.run(store.migrate())
+    asyncio.run(ask(store, 1))
+    child = os.fork()
+    if child == 0:
+        answered = asyncio.run(ask(store, 2)) == [Enqueued(job(2).id)]
+        os._exit(0 if answered else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert asyncio.run(ask(store, 3)) == [Enqueued(job(3).id)]
+    claimed = asyncio.run(store.claim(claim(10)))
+    assert isinstance(claimed, Claimed)
+    assert [one.job.spec.id for one in claimed.jobs] == [job(1).id, job(2).id, job(3).id]
+    asyncio.run(store.close())
+
+
+def test_concurrent_calls_share_a_transaction_and_a_broken_one_takes_nothing_with_it(tmp_path: Path) -> None:
+    """The broken call writes, then raises: its own savepoint is undone, the others' work is kept."""
+
+    def breaks(unit: Unit) -> None:
+        enqueue(unit, [job(99)])
+        unit.tables.keep(unit)
+        raise InvalidValue("on purpose")
+
+    async def main() -> tuple[list[Any], list[str]]:
+        store = SqliteStore(tmp_path / "jobs.db")
+        await store.migrate()
+        calls = [store.enqueue([job(number)]) for number in range(20)]
+        broken = store._write(breaks)
+        replies = await asyncio.gather(*calls[:10], broken, *calls[10:], return_exceptions=True)
+        problems = await store.verify()
+        found = await store.get([("acme", job(99).id)])
+        await store.close()
+        return [*replies, *found], problems
+
+    replies, problems = asyncio.run(main())
+    assert problems == []
+    assert [type(reply).__name__ for reply in replies if not isinstance(reply, list)] == ["InvalidValue", "JobNotFound"]
+    assert sum(isinstance(reply, list) for reply in replies) == 20
