@@ -37,6 +37,10 @@ def digest() -> str:
     return whole.hexdigest()[:16]
 
 
+AT_START = digest()
+"""The code when this process began: a run belongs to that, if nobody changed it meanwhile."""
+
+
 def machine() -> Figures:
     """The facts that figures depend on; nothing that names the machine."""
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -56,7 +60,7 @@ def stamp() -> Figures:
     return {
         "commit": git("rev-parse", "HEAD") or "none",
         "changed": bool(git("status", "--porcelain", "--", "src", "tests", "bench", ":!bench/results")),
-        "code": digest(),
+        "code": AT_START if digest() == AT_START else "changed during the run",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
     }

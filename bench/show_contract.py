@@ -72,7 +72,11 @@ def campaign(figures: Figures) -> Shown:
 
 def mutants(figures: Figures) -> Shown:
     killed, total = int(figures["killed"]), int(figures["mutants"])
-    return f"{killed} of {total} mutants killed in {figures['seconds']:.0f} s", killed == total > 0
+    text = (
+        f"{killed} of {total} mutants killed in {figures['seconds']:.0f} s, "
+        f"{figures['neutral_survived']} of {figures['neutral']} neutral patches survived"
+    )
+    return text, killed == total > 0 and figures["neutral_survived"] == figures["neutral"] and not figures["faults"]
 
 
 def kills(figures: Figures) -> Shown:

@@ -35,9 +35,8 @@ from tenure.stores.sql.sqlite import SqliteStore
 async def main():
     store = SqliteStore(sys.argv[1])
     sys.stdin.readline()
-    await store.enqueue([NewJob(
-        tenant="acme", id=f"00000000-0000-7000-8000-{int(sys.argv[2]):012x}", queue="mail", job_type="send", payload=b"1"
-    )])
+    ident = f"00000000-0000-7000-8000-{int(sys.argv[2]):012x}"
+    await store.enqueue([NewJob(tenant="acme", id=ident, queue="mail", job_type="send", payload=b"1")])
     await store.close()
 
 asyncio.run(main())

@@ -216,7 +216,6 @@ class Lane:
             )
         else:
             self._line = tables.line(self.key, "", now, hint)
-            self._next = next(self._line, None)
 
     def ready(self) -> bool:
         """Whether it has a takeable job, all gates of the lane considered."""
@@ -224,7 +223,13 @@ class Lane:
             return False
         if self._room is not None and self._room <= 0:
             return False
-        return self._peek_group() if self._keyed else self._next is not None
+        return self._peek_group() if self._keyed else self._peek() is not None
+
+    def _peek(self) -> Job | None:
+        """The job a plain lane would give next, read when it is first asked for."""
+        if self._next is None:
+            self._next = next(self._line, None)
+        return self._next
 
     def _peek_group(self) -> bool:
         if self._next_group is None or not self._next_group.ready(self.now):
@@ -246,7 +251,7 @@ class Lane:
             group, self._next_group = self._next_group, None
             self.position = group.name
             return Taken(group.take(self.now), self, group.holders, group.limit)
-        job, self._next = self._next, next(self._line, None)
+        job, self._next = self._peek(), None
         if job is None:
             raise AssertionError(f"nothing to take in {self.key}")
         return Taken(job, self)
@@ -258,11 +263,10 @@ class Lane:
 
     def take_many(self, most: int) -> "list[Taken]":
         """Gives up to `most` jobs of a steady lane at once."""
-        if self._next is None or most <= 0:
+        first, self._next = self._peek(), None
+        if first is None:
             return []
-        jobs = [self._next, *islice(self._line, most - 1)]
-        self._next = next(self._line, None)
-        return [Taken(job, self) for job in jobs]
+        return [Taken(job, self) for job in (first, *islice(self._line, most - 1))]
 
     def waits(self, taken: set[Ref]) -> Iterator[Ms]:
         """When the buckets that hold back a due job will conform."""
@@ -283,7 +287,7 @@ class Lane:
 
     def _has_due(self, taken: set[Ref]) -> bool:
         if not self._keyed:
-            return self._next is not None
+            return self._peek() is not None
         return any(
             job.ref not in taken
             for name in self._names()

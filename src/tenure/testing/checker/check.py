@@ -28,6 +28,8 @@ class Checker:
 
     def __init__(self, *, sequential: bool) -> None:
         self.account = Account()
+        self._latest = 0
+        """The latest time on any client's clock: retention may have gone by it, even if the clock went back since."""
         self._streams = Streams(self._event)
         self._sequential = Sequential() if sequential else None
         self._concurrent = Concurrent(self.account)
@@ -43,6 +45,7 @@ class Checker:
 
     def feed(self, entry: "Entry") -> None:
         """The next entry of the history. Raises `Violation`."""
+        self._latest = max(self._latest, entry.at)
         try:
             self._feed(entry)
         except Violation as violation:
@@ -131,11 +134,11 @@ class Checker:
 
     def _page(self, invoke: "Entry", entry: "Entry") -> None:
         if entry.phase == "refused":
-            self._streams.check_expired(invoke.body, entry.at)
+            self._streams.check_expired(invoke.body, self._latest)
             return
         reply = entry.body["reply"]
         tenant, room = invoke.body["tenant"], invoke.body["limit"] - len(reply["events"])
-        followed = self._streams.page(invoke.body, reply, entry.at)
+        followed = self._streams.page(invoke.body, reply, self._latest)
         if not followed:
             return
         if self._sequential is not None:

@@ -146,7 +146,9 @@ class StoreFile:
         try:
             lock = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise StoreUnavailable(f"{self.path}-lock: {error.strerror}; check who owns the file and its folder") from error
+            raise StoreUnavailable(
+                f"{self.path}-lock: {error.strerror}; check who owns the file and its folder"
+            ) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

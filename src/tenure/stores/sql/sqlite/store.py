@@ -56,7 +56,7 @@ class SqliteStore(ModelStore):
             survives_process_crash=True,
             survives_power_loss=True,
             survives_failover=False,
-            user_transactions=True,
+            user_transactions=False,
             multi_process=True,
             multi_host=False,
             exact_depth=True,

@@ -63,6 +63,7 @@ class SqliteTables:
         self._meta = Meta()
         self._promoted: Ms = 0
         self._config = -1
+        self._configured: dict[DocumentKey, Document] | None = None
         self._rules: dict[Lane, QueueRules] = {}
         self._tenant_configs: dict[str, TenantConfig] = {}
         self._payloads: dict[Ref, bytes] = {}
@@ -82,10 +83,9 @@ class SqliteTables:
             self._running.clear()
         *numbers, self._promoted, config = self._row("meta")
         self._meta = Meta(numbers[0], numbers[1], numbers[2], bool(numbers[3]), bool(numbers[4]), *numbers[5:])
-        if config != self._config:
+        if config != self._config or rolled_back:
+            self._forget_config()
             self._config = config
-            self._rules.clear()
-            self._tenant_configs.clear()
         self._payloads.clear()
         self.hot.clear()
         return self._meta
@@ -169,8 +169,17 @@ class SqliteTables:
         return {(row[0], row[1]): rows.slot_of(row) for row in self._all("slots", _json(refs).decode())}
 
     def document(self, key: DocumentKey) -> Document | None:
+        if key[1] in (QUEUE, TENANT):
+            return self._configuration().get(key)
         found = self._all("document", *key)
         return rows.document_of(found[0]) if found else None
+
+    def _configuration(self) -> dict[DocumentKey, Document]:
+        """Every configuration at once: a claim over many tenants asks for each of theirs."""
+        if self._configured is None:
+            found = (rows.document_of(row) for row in self._all("configuration", QUEUE, TENANT))
+            self._configured = {(one.tenant, one.kind, one.name): one for one in found}
+        return self._configured
 
     def documents(self, tenant: str, kind: str, prefix: str) -> list[Document]:
         return [rows.document_of(row) for row in self._all("documents", tenant, kind, prefix)]
@@ -424,9 +433,13 @@ class SqliteTables:
 
     def _keep_meta(self, unit: Unit) -> None:
         meta, head = unit.meta, unit.meta.feed_head
-        for tenant, events in unit.events.items():
-            head += 1
-            self.connection.execute(SQL["add_chunk"], (head, tenant, unit.now, encode_events(events)))
+        chunks = [
+            (position, tenant, unit.now, encode_events(events))
+            for position, (tenant, events) in enumerate(unit.events.items(), head + 1)
+        ]
+        if chunks:
+            self._many("add_chunk", chunks)
+            head += len(chunks)
         if meta.feed_floor != self._meta.feed_floor:
             self.connection.execute(SQL["trim_feed"], (meta.feed_floor,))
         configured = any(key[1] in (QUEUE, TENANT) for key in unit.documents)
@@ -437,5 +450,6 @@ class SqliteTables:
 
     def _forget_config(self) -> None:
         self._config += 1
+        self._configured = None
         self._rules.clear()
         self._tenant_configs.clear()

@@ -54,6 +54,9 @@ WHERE s.tenant = json_extract(want.value, '$[0]') AND s.job_id = json_extract(wa
 -- name: document
 SELECT tenant, kind, name, body, version, expires_at FROM document WHERE tenant = ? AND kind = ? AND name = ?
 
+-- name: configuration
+SELECT tenant, kind, name, body, version, expires_at FROM document WHERE kind IN (?1, ?2)
+
 -- name: documents
 SELECT tenant, kind, name, body, version, expires_at
 FROM document WHERE tenant = ?1 AND kind = ?2 AND substr(name, 1, length(?3)) = ?3 ORDER BY name

@@ -1,0 +1,69 @@
+"""Plans are guarded: no hot statement may fall back to reading a whole table."""
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tenure.stores.sql.sqlite import SqliteStore
+from tenure.stores.sql.sqlite.tables import SQL
+
+SCANNED = {
+    "lost": {"running"},  # as many rows as workers have slots
+    "running_under": set(),
+    "demote": {"ready"},  # only when the clock went back
+    "demoted": {"ready"},
+    "drained": {"slot"},  # cancelled jobs whose handlers still run: few
+    "clean_documents": {"document"},
+    "configuration": {"document"},  # few, and read once until one changes
+    "clean_buckets": {"bucket"},
+    "cascades": {"cascade"},  # read by its key, in order
+    "purge_results": {"result"},  # once a day and state; results live an hour
+    "drop_result": {"result"},
+    "dump_result": {"r"},
+    "meta": {"meta"},
+    "set_promoted": {"meta"},
+    "put_meta": {"meta"},
+    "touch_config": {"meta"},
+    "has_edges": {"edge"},
+    "old_chunks": {"feed", "(subquery-1)"},  # its first rows, in order
+}
+"""Statements that may read a table from end to end, and which."""
+
+IGNORED = {"want", "found", "CONSTANT"}
+"""The wanted keys themselves, and what a loose scan has found."""
+
+
+@pytest.fixture(scope="module")
+def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connection]:
+    path: Path = tmp_path_factory.mktemp("plans") / "jobs.db"
+
+    async def make() -> None:
+        store = SqliteStore(path)
+        await store.migrate()
+        await store.close()
+
+    asyncio.run(make())
+    connection = sqlite3.connect(path)
+    connection.execute(SQL["purging_begin"])
+    yield connection
+    connection.close()
+
+
+def scans(connection: sqlite3.Connection, statement: str) -> set[str]:
+    values = [None] * (statement.count("?") if "?1" not in statement else 9)
+    numbered = {int(part[0]) for part in statement.split("?")[1:] if part[:1].isdigit()}
+    values = values[: max(numbered)] if numbered else values
+    plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()
+    return {row[3].split()[1] for row in plan if row[3].startswith("SCAN")} - IGNORED
+
+
+@pytest.mark.parametrize("analysed", [False, True], ids=["fresh", "stale statistics"])
+@pytest.mark.parametrize("name", [name for name in SQL if name != "purging_begin"])
+def test_no_statement_reads_a_whole_table(connection: sqlite3.Connection, name: str, analysed: bool) -> None:
+    if analysed:
+        connection.execute("ANALYZE")  # of an empty store: the worst advice a planner can get
+    purging = {"purging"} if name.startswith(("purg",)) else set()
+    assert scans(connection, SQL[name]) <= SCANNED.get(name, set()) | purging
