@@ -12,7 +12,9 @@ from tenure.stores.sql.sqlite.tables import SQL
 
 SCANNED = {
     "lost": {"running"},  # as many rows as workers have slots
-    "running_under": set(),
+    "running_under": {"running"},
+    "live_tenants": {"running"},
+    "holders": {"running", "slot", "(subquery-1)", "(subquery-2)", "(subquery-3)"},
     "demote": {"ready"},  # only when the clock went back
     "demoted": {"ready"},
     "drained": {"slot"},  # cancelled jobs whose handlers still run: few

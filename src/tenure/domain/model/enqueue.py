@@ -166,16 +166,22 @@ def _spec(unit: Unit, new: NewJob) -> Spec:
 
 def write(unit: Unit, spec: Spec, priority: int, run_at: int, payload: bytes) -> None:
     """Stores an accepted job with its key and edges; a parent that already ended counts at once."""
-    edges = [
-        Edge(spec.tenant, parent.id, spec.id, spec.seq, parent.on_failure, resolved=False) for parent in spec.parents
-    ]
-    parents = [unit.job((edge.tenant, edge.parent)) for edge in edges]
-    ended = [(edge, job.state) for edge, job in zip(edges, parents, strict=True) if job and job.state.terminal]
+    edges = [Edge(spec.tenant, one.id, spec.id, spec.seq, one.on_failure) for one in spec.parents]
+    ended = _ended(unit, edges)
     blocked = len(ended) < len(edges) or any(_ends_child(edge, state) for edge, state in ended)
-    state = State.BLOCKED if blocked else State.PENDING
-    job = Job(spec=spec, state=state, version=1, priority=priority, run_at=run_at, updated_at=unit.now)
+    job = Job(spec, State.BLOCKED if blocked else State.PENDING, 1, priority, run_at, unit.now)
     unit.add(apply(Command.ENQUEUE, job, None, unit.now), payload)
     moves.bind(unit, job)
+    if edges:
+        _tie(unit, job, edges, ended)
+
+
+def _ended(unit: Unit, edges: list[Edge]) -> list[tuple[Edge, State]]:
+    parents = [unit.job((edge.tenant, edge.parent)) for edge in edges]
+    return [(edge, job.state) for edge, job in zip(edges, parents, strict=True) if job and job.state.terminal]
+
+
+def _tie(unit: Unit, job: Job, edges: list[Edge], ended: list[tuple[Edge, State]]) -> None:
     for edge in edges:
         _drop_stale_result(unit, (edge.tenant, edge.parent))
     for edge in edges:

@@ -69,7 +69,7 @@ def _lease(unit: Unit, request: Claim, token: bytes, taken: list[Taken]) -> list
         tenant, queue, seq = spec.tenant, spec.queue, spec.seq
         moves.saved.append(("running", rows.live_blob(after), seq))
         moves.left_ready.append((queue, tenant, "", -job.priority, job.run_at, seq))
-        moves.taken_running.append((queue, tenant, "", seq, token, lease.until + lease.grace))
+        moves.taken_running.append((seq, queue, tenant, "", token, lease.until + lease.grace))
         moves.running[tenant, spec.id] = after
         since = max(job.run_at, job.history[-1].ended_at) if job.history else job.run_at
         unit.emit_line(
@@ -147,7 +147,7 @@ def _succeed(unit: Unit, job: Job, result: bytes | None, codec: str) -> None:
         (*job.history[1 - KEPT_ATTEMPTS :], ended),
     )
     moves.saved.append(("succeeded", rows.encode(live), seq))
-    moves.left_running.append((queue, tenant, "", seq))
+    moves.left_running.append((seq,))
     moves.taken_finished.append((now // DAY, "succeeded", seq))
     moves.running.pop((tenant, spec.id), None)
     size = ""

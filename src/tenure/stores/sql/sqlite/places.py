@@ -9,7 +9,7 @@ KEYS = {
     "ready": 6,
     "scheduled": 3,
     "blocked": 3,
-    "running": 4,
+    "running": 1,
     "in_order": 4,
     "expiring": 3,
     "finished": 3,
@@ -29,7 +29,7 @@ def places(job: Job, border: Ms) -> list[tuple[str, Row]]:
         if expires_at is not None:
             found.append(("expiring", (expires_at, tenant, spec.id, seq)))
     elif state is State.RUNNING and job.lease is not None:
-        found = [("running", (queue, tenant, group, seq, job.token, job.lease.until + job.lease.grace))]
+        found = [("running", (seq, queue, tenant, group, job.token, job.lease.until + job.lease.grace))]
     elif state is State.BLOCKED:
         return [("blocked", (queue, tenant, seq))]
     else:

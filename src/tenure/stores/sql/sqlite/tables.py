@@ -70,6 +70,7 @@ class SqliteTables:
         self._specs: dict[int, Spec] = {}
         self._running: dict[Ref, Job] = {}
         self.hot = HotMoves(self._running)
+        self._held: dict[Lane, dict[str, int]] | None = None
         self._data_version = -1
 
     def begin(self, rolled_back: bool = False) -> Meta:
@@ -87,6 +88,7 @@ class SqliteTables:
             self._forget_config()
             self._config = config
         self._payloads.clear()
+        self._held = None
         self.hot.clear()
         return self._meta
 
@@ -211,10 +213,18 @@ class SqliteTables:
         return int(self._row("depth", lane[1], lane[0])[0])
 
     def held(self, lane: Lane) -> int:
-        return int(self._row("held", lane[1], lane[0])[0])
+        return sum(self._holding().get(lane, {}).values())
 
     def holders(self, lane: Lane, group: str) -> int:
-        return int(self._row("holders", lane[1], lane[0], group)[0])
+        return self._holding().get(lane, {}).get(group, 0)
+
+    def _holding(self) -> dict[Lane, dict[str, int]]:
+        """Leases in force by lane and group, counted once for a claim that visits many groups."""
+        if self._held is None:
+            self._held = defaultdict(dict)
+            for tenant, queue, group, count in self._all("holders"):
+                self._held[tenant, queue][group] = count
+        return self._held
 
     def live_tenants(self, queue: str) -> list[str]:
         return [row[0] for row in self._all("live_tenants", queue)]
@@ -346,6 +356,7 @@ class SqliteTables:
     def keep(self, unit: Unit) -> None:
         if not unit.wrote:
             return
+        self._held = None
         self._keep_hot(self.hot)
         self._keep_jobs(unit)
         self._keep_map("binding", unit.bindings, lambda key, binding: (*key, *rows.binding_row(binding)))

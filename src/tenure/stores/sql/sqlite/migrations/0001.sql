@@ -77,16 +77,16 @@ CREATE TABLE blocked (
     PRIMARY KEY (queue, tenant, seq)
 ) STRICT, WITHOUT ROWID;
 
+-- As many rows as workers have slots, so it is read whole where its other columns are asked for: indexes on them would
+-- cost each claim and each settle two b-tree operations more.
 CREATE TABLE running (
+    seq      INTEGER PRIMARY KEY,
     queue    TEXT NOT NULL,
     tenant   TEXT NOT NULL,
     grp      TEXT NOT NULL,
-    seq      INTEGER NOT NULL,
-    token    BLOB NOT NULL,     -- hash of the claim id
-    deadline INTEGER NOT NULL,  -- lease_until + grace
-    PRIMARY KEY (queue, tenant, grp, seq)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX running_claim ON running (token);
+    token    BLOB NOT NULL,    -- hash of the claim id
+    deadline INTEGER NOT NULL  -- lease_until + grace
+) STRICT;
 
 CREATE TABLE in_order (
     queue      TEXT NOT NULL,

@@ -23,7 +23,7 @@ DELETE FROM ready WHERE run_at > ?1
 UPDATE meta SET promoted = ?1
 
 -- name: running_under
-SELECT job.tenant, job.id FROM running JOIN job ON job.seq = running.seq
+SELECT job.tenant, job.id FROM running CROSS JOIN job ON job.seq = running.seq
 WHERE running.token = ?1 ORDER BY job.tenant, job.id
 
 -- name: tenants

@@ -72,13 +72,11 @@ SELECT (SELECT count(*) FROM ready WHERE queue = ?1 AND tenant = ?2)
      + (SELECT count(*) FROM scheduled WHERE queue = ?1 AND tenant = ?2)
      + (SELECT count(*) FROM blocked WHERE queue = ?1 AND tenant = ?2)
 
--- name: held
-SELECT (SELECT count(*) FROM running WHERE queue = ?1 AND tenant = ?2)
-     + (SELECT count(*) FROM slot WHERE queue = ?1 AND tenant = ?2)
-
 -- name: holders
-SELECT (SELECT count(*) FROM running WHERE queue = ?1 AND tenant = ?2 AND grp = ?3)
-     + (SELECT count(*) FROM slot WHERE queue = ?1 AND tenant = ?2 AND grp = ?3)
+-- Running jobs and draining slots of every tenant, queue and group.
+SELECT tenant, queue, grp, count(*)
+FROM (SELECT tenant, queue, grp FROM running UNION ALL SELECT tenant, queue, coalesce(grp, '') FROM slot)
+GROUP BY tenant, queue, grp
 
 -- name: live_tenants
 SELECT tenant FROM ready WHERE queue = ?1

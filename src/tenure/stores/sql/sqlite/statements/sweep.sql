@@ -4,7 +4,6 @@
 SELECT position, tenant, id FROM cascade ORDER BY position LIMIT ?1
 
 -- name: lost
--- Running jobs are few (the workers' slots), so the deadline has no index of its own and renewals touch none.
 SELECT job.seq, job.spec, job.state, job.live
 FROM running CROSS JOIN job
 WHERE running.deadline < ?1 AND job.seq = running.seq

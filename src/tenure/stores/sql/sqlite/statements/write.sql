@@ -28,10 +28,10 @@ INSERT INTO blocked (queue, tenant, seq) VALUES (?, ?, ?)
 DELETE FROM blocked WHERE queue = ? AND tenant = ? AND seq = ?
 
 -- name: put_running
-INSERT INTO running (queue, tenant, grp, seq, token, deadline) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO running (seq, queue, tenant, grp, token, deadline) VALUES (?, ?, ?, ?, ?, ?)
 
 -- name: drop_running
-DELETE FROM running WHERE queue = ? AND tenant = ? AND grp = ? AND seq = ?
+DELETE FROM running WHERE seq = ?
 
 -- name: put_in_order
 INSERT INTO in_order (queue, tenant, grp, seq, expires_at) VALUES (?, ?, ?, ?, ?)
