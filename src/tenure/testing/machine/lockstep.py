@@ -6,6 +6,7 @@ exactly; old cursors are kept and read again, for nothing may ever appear before
 
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable
+from traceback import walk_tb
 from typing import Any
 
 import msgspec
@@ -227,7 +228,13 @@ async def _attempt(
             raise
         return error
     except Exception as error:
-        raise Divergence(verb, f"the {who} broke: {error!r}") from error
+        raise Divergence(verb, f"the {_culprit(error, who)} broke: {error!r}") from error
+
+
+def _culprit(error: Exception, who: str) -> str:
+    """Who broke: the checker runs inside the recorded store's calls."""
+    modules = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
+    return "checker" if any(name.startswith("tenure.testing.checker") for name in modules) else who
 
 
 async def dump(store: Store, limit: int) -> list[DumpItem]:

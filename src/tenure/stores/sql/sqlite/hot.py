@@ -15,7 +15,7 @@ from tenure.domain.errors import Refused
 from tenure.domain.job import KEPT_ATTEMPTS, Attempt, Job, Lease, Ref, secret_hash
 from tenure.domain.model import Unit
 from tenure.domain.model.claim import Taken, lease_one, times_of
-from tenure.domain.names import DAY, Ms
+from tenure.domain.names import Ms
 from tenure.domain.states import State
 from tenure.stores.sql.sqlite import rows
 from tenure.stores.sql.sqlite.tables import SqliteTables
@@ -68,8 +68,7 @@ def _lease(unit: Unit, request: Claim, token: bytes, taken: list[Taken]) -> list
         )
         tenant, queue, seq = spec.tenant, spec.queue, spec.seq
         moves.saved.append(("running", rows.live_blob(after), seq))
-        moves.left_ready.append((queue, tenant, "", -job.priority, job.run_at, seq))
-        moves.taken_running.append((seq, queue, tenant, "", token, lease.until + lease.grace))
+        moves.leased[queue, tenant, token].append((-job.priority, job.run_at, seq, lease.until + lease.grace))
         moves.running[tenant, spec.id] = after
         since = max(job.run_at, job.history[-1].ended_at) if job.history else job.run_at
         unit.emit_line(
@@ -147,8 +146,7 @@ def _succeed(unit: Unit, job: Job, result: bytes | None, codec: str) -> None:
         (*job.history[1 - KEPT_ATTEMPTS :], ended),
     )
     moves.saved.append(("succeeded", rows.encode(live), seq))
-    moves.left_running.append((seq,))
-    moves.taken_finished.append((now // DAY, "succeeded", seq))
+    moves.succeeded.append(seq)
     moves.running.pop((tenant, spec.id), None)
     size = ""
     if result is not None:

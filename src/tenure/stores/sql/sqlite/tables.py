@@ -15,7 +15,7 @@ from tenure.domain.job import Binding, BindingKey, DeadLetter, Edge, Job, Ref, R
 from tenure.domain.model import Chunk, FinishedBatch, Meta, Unit
 from tenure.domain.model.documents import configs, parse
 from tenure.domain.model.tables import BucketKey, DocumentKey, Lane
-from tenure.domain.names import Ms
+from tenure.domain.names import DAY, Ms
 from tenure.domain.states import State
 from tenure.stores.sql import statements
 from tenure.stores.sql.sqlite import rows
@@ -39,7 +39,7 @@ _json = msgspec.json.Encoder().encode
 
 
 class HotMoves:
-    """What the hot path will write: rows for the statements of the same names."""
+    """What the hot path will write."""
 
     def __init__(self, running: dict[Ref, Job]) -> None:
         self.running = running
@@ -48,10 +48,9 @@ class HotMoves:
 
     def clear(self) -> None:
         self.saved: list[Row] = []
-        self.left_ready: list[Row] = []
-        self.left_running: list[Row] = []
-        self.taken_running: list[Row] = []
-        self.taken_finished: list[Row] = []
+        self.leased: dict[tuple[str, str, bytes], list[Row]] = defaultdict(list)
+        """(queue, tenant, token) → the plain jobs without expiry taken there, in order: (*place, deadline)."""
+        self.succeeded: list[int] = []
         self.results: list[Row] = []
 
 
@@ -357,7 +356,7 @@ class SqliteTables:
         if not unit.wrote:
             return
         self._held = None
-        self._keep_hot(self.hot)
+        self._keep_hot(self.hot, unit.now)
         self._keep_jobs(unit)
         self._keep_map("binding", unit.bindings, lambda key, binding: (*key, *rows.binding_row(binding)))
         self._keep_map("edge", unit.edges, lambda _, edge: rows.edge_row(edge))
@@ -403,21 +402,32 @@ class SqliteTables:
         for table, rows_taken in taken.items():
             self._many(f"put_{table}", rows_taken)
 
-    def _keep_hot(self, hot: HotMoves) -> None:
+    def _keep_hot(self, hot: HotMoves, now: Ms) -> None:
         if not hot.saved:
             return
         self._many("save_job", hot.saved)
-        if hot.left_ready and self._many("drop_ready", hot.left_ready) < len(hot.left_ready):
-            raise AssertionError("a claimed job wasn't ready")
-        if hot.left_running:
-            self._many("drop_running", hot.left_running)
-        if hot.taken_running:
-            self._many("put_running", hot.taken_running)
-        if hot.taken_finished:
-            self._many("put_finished", hot.taken_finished)
+        for (queue, tenant, token), taken in hot.leased.items():
+            self._lease(queue, tenant, token, taken, now)
+        if hot.succeeded:
+            seqs = _json(hot.succeeded).decode()
+            self.connection.execute(SQL["end_running"], (seqs,))
+            self.connection.execute(SQL["finish_succeeded"], (now // DAY, seqs))
         if hot.results:
             self._many("put_result", hot.results)
         hot.clear()
+
+    def _lease(self, queue: str, tenant: str, token: bytes, taken: list[Row], now: Ms) -> None:
+        """Moves jobs from a lane's line to `running`: all at once when their deadlines are the same."""
+        last, deadline = taken[-1], taken[-1][3]
+        if len(taken) == 1 or any(row[3] != deadline for row in taken):
+            self._many("put_running", [(row[2], queue, tenant, "", token, row[3]) for row in taken])
+            left = self._many("drop_ready", [(queue, tenant, "", *row[:3]) for row in taken])
+        else:
+            lane = (queue, tenant, *last[:3], now)
+            self.connection.execute(SQL["lease_range"], (*lane, token, deadline))
+            left = self.connection.execute(SQL["leave_range"], lane).rowcount
+        if left != len(taken):
+            raise AssertionError(f"{left} jobs left the line of {tenant}, {queue}, not {len(taken)}")
 
     def _add(self, unit: Unit, added: list[Job]) -> None:
         self._many("add_job", [rows.job_row(job) for job in added])

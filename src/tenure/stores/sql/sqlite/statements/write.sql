@@ -48,6 +48,25 @@ DELETE FROM expiring WHERE expires_at = ? AND tenant = ? AND id = ?
 -- name: put_finished
 INSERT INTO finished (day, state, seq) VALUES (?, ?, ?)
 
+-- name: lease_range
+-- The hot path: the jobs of a plain lane that a claim took are those of its line that can't expire, up to the last one
+-- taken. One statement for all of them: 1 µs a job where a statement for each took 3.
+INSERT INTO running (seq, queue, tenant, grp, token, deadline)
+SELECT seq, queue, tenant, grp, ?7, ?8 FROM ready
+WHERE queue = ?1 AND tenant = ?2 AND grp = '' AND (prio_neg, run_at, seq) <= (?3, ?4, ?5)
+  AND run_at <= ?6 AND expires_at IS NULL
+
+-- name: leave_range
+DELETE FROM ready
+WHERE queue = ?1 AND tenant = ?2 AND grp = '' AND (prio_neg, run_at, seq) <= (?3, ?4, ?5)
+  AND run_at <= ?6 AND expires_at IS NULL
+
+-- name: end_running
+DELETE FROM running WHERE seq IN (SELECT value FROM json_each(?1))
+
+-- name: finish_succeeded
+INSERT INTO finished (day, state, seq) SELECT ?1, 'succeeded', value FROM json_each(?2)
+
 -- name: add_label
 INSERT INTO label (tenant, name, value, seq) VALUES (?, ?, ?, ?)
 
