@@ -117,8 +117,8 @@ def _replay(unit: Unit, job: Job, asked: Replay) -> CommandReply | Refused:
     if job.state is not State.FAILED or letter is None:
         return NotDeadLettered(job.state)
     existing = unit.job((asked.tenant, asked.new_id))
-    if existing is not None and existing.spec.replay_of == job.spec.id:
-        return Replayed(asked.new_id)
+    if letter.new_id == asked.new_id or (existing is not None and existing.spec.replay_of == job.spec.id):
+        return Replayed(asked.new_id)  # this very call, sent again
     if letter.disposition is Disposition.REPLAYED and letter.new_id is not None and not asked.again:
         return Replayed(letter.new_id, created=False)
     if existing is not None:

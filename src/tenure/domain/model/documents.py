@@ -17,9 +17,9 @@ Config = QueueConfig | TenantConfig
 
 def put(unit: Unit, document: Document, expect: int | None, ttl: Ms | None) -> Stored | Refused:
     """Writes or deletes a document; the same call again answers the same."""
+    config = _checked(document, ttl)
     if unit.meta.frozen:
         return StoreFrozen()
-    config = _checked(document, ttl)
     key = (document.tenant, document.kind, document.name)
     current = live(unit.tables.document(key), unit.now)
     version = 0 if current is None else current.version

@@ -195,7 +195,7 @@ def _ends_child(edge: Edge, parent_state: State) -> bool:
 
 def _drop_stale_result(unit: Unit, parent: Ref) -> None:
     """A result past its time stays gone: a new child must not bring it back."""
-    if unit.tables.results([parent]) and unit.result(parent) is None:
+    if unit.has_result(parent) and unit.result(parent) is None:
         unit.results[parent] = None
 
 

@@ -151,9 +151,16 @@ class Unit:
     def letter(self, ref: Ref) -> DeadLetter | None:
         return self.letters[ref] if ref in self.letters else self.tables.dead_letters([ref]).get(ref)
 
+    def has_result(self, ref: Ref) -> bool:
+        """Whether a result is kept, be it past its time."""
+        return self._kept_result(ref) is not None
+
+    def _kept_result(self, ref: Ref) -> Result | None:
+        return self.results[ref] if ref in self.results else self.tables.results([ref]).get(ref)
+
     def result(self, ref: Ref) -> Result | None:
         """The result while it lives: until its time, and as long as a child may still ask for it."""
-        result = self.results[ref] if ref in self.results else self.tables.results([ref]).get(ref)
+        result = self._kept_result(ref)
         if result is None or self.now < result.expires_at or self.edges_from(ref):
             return result
         return None

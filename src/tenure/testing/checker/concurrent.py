@@ -125,5 +125,8 @@ class Concurrent:
 def _configuration(asked: Body) -> tuple[str, str, Body]:
     """Whom a queue's document concerns, and what it says; a deletion says nothing."""
     document = asked["document"]
-    content: Body = {} if document["body"] is None else json.loads(document["body"])
+    try:
+        content: Body = {} if document["body"] is None else json.loads(document["body"])
+    except ValueError:
+        content = {}  # not a configuration: the store refuses it
     return document["tenant"], document["name"], content

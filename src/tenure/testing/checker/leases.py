@@ -56,13 +56,6 @@ def _extend(ledger: Ledger, row: Row, progress: Body | None) -> Body:
     return {"type": "Renewed", "lease_until": until, "cancel_requested": row.cancel_requested}
 
 
-def doubts_clamping(ledger: Ledger, settlements: list[Body]) -> bool:
-    """Whether it matters now, and isn't known yet, who clamps a retry's delay: the worker alone, or the store too."""
-    return ledger.clamps is None and any(
-        item["outcome"]["tag"] == "retry" and item["outcome"]["delay"] > LONGEST_DELAY for item in settlements
-    )
-
-
 def settle(ledger: Ledger, settlements: list[Body], replies: list[Body] | None) -> None:
     """Leases were ended, in item order, each seeing those before."""
     for number, item in enumerate(settlements):
@@ -138,7 +131,7 @@ def _retry(ledger: Ledger, row: Row, outcome: Body) -> None:
     else:
         lasted = flows.end_lease(ledger, row, "retry_scheduled", outcome["reason"])
         row.state = "pending"
-        row.run_at = ledger.now + (min(outcome["delay"], LONGEST_DELAY) if ledger.clamps else outcome["delay"])
+        row.run_at = ledger.now + min(outcome["delay"], LONGEST_DELAY)
         ledger.emit(
             row,
             "retry_scheduled",

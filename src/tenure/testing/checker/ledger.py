@@ -183,8 +183,6 @@ class Ledger:
     """Loaded into another store since the last thaw."""
     slots_die_with_records: bool = False
     """A guess at what the contract leaves open: purge frees the draining slot of a record it takes."""
-    clamps: bool | None = None
-    """Whether the store itself keeps a retry's delay within a day: None until it matters."""
     epoch: int | None = None
     last_turn: int | None = None
     hold_until: int | None = None

@@ -82,8 +82,6 @@ class Sequential:
         self._split_time(clock)
         if verb == "purge":
             self._split_slots(clock, asked)
-        if verb in ("settle", "exchange"):
-            self._split_clamping(asked["settlements"])
 
         def step(world: Ledger) -> None:
             world.begin(clock)
@@ -156,13 +154,6 @@ class Sequential:
                 twin = world.copy()
                 twin.mark = twin.mark_maybe
                 world.mark_maybe = world.mark
-                self.worlds.append(twin)
-
-    def _split_clamping(self, settlements: list[Body]) -> None:
-        for world in list(self.worlds):
-            if leases.doubts_clamping(world, settlements):
-                twin = world.copy()
-                world.clamps, twin.clamps = True, False
                 self.worlds.append(twin)
 
     def _split_slots(self, clock: int, asked: Body) -> None:
