@@ -164,6 +164,17 @@ def test_replay(world: World) -> None:
     assert world.claim_ids(9) == [new_id]
 
 
+def test_replay_after_its_new_job_was_purged(world: World) -> None:
+    id, new_id = world.failed(), world.id()
+    ok(world.replay(id, new_id))
+    world.cancel(new_id)
+    world.tick(9 * DAY)
+    assert [purged.state for purged in world.purge_all()] == [State.CANCELLED]
+    assert world.replay(id, new_id) == Replayed(new_id, created=True)
+    assert world.replay(id, new_id, again=True) == Replayed(new_id, created=True)
+    assert world.look(new_id) == JobNotFound()
+
+
 def test_replay_again_on_demand(world: World) -> None:
     id = world.failed()
     first, second = world.replayed(id), world.id()

@@ -1,7 +1,7 @@
 """Results (§13): kept apart from the record, by expiry."""
 
 from tenure.domain.calls import Succeed
-from tenure.domain.job import Result
+from tenure.domain.job import Parent, Result
 from tenure.domain.names import DAY, HOUR, MAX_RESULT, MINUTE
 from tenure.domain.states import State, Unique
 from tenure.testing.conformance.kit import World, ok
@@ -76,3 +76,11 @@ def test_the_first_result_holds(world: World) -> None:
     world.tick(MINUTE)
     ok(world.succeed(token, b"2"))
     assert world.get(token.job_id).result == Result(b"1", "json", world.now - MINUTE + HOUR)
+
+
+def test_a_child_of_the_same_batch_cant_bring_back_a_result_past_its_time(world: World) -> None:
+    """One call answers as two would: the result was past its time when the child came."""
+    parent, other = world.start(result_ttl=0), world.start()
+    child = world.job(parents=(Parent(parent.job_id),), delay=HOUR)
+    world.settle_all((parent, Succeed(b"1")), (other, Succeed(jobs=(child,))))
+    assert world.get(parent.job_id).result is None
