@@ -28,6 +28,9 @@ T = TypeVar("T")
 LARGE_WAL = 512 * 1024 * 1024
 """A log this long means that a reader keeps it from being folded back; worth a warning."""
 
+_INHERITED: "list[_Open]" = []
+"""What a forked child got from its parent: SQLite's connections must not even be closed there."""
+
 log = logging.getLogger("tenure.sqlite")
 
 
@@ -109,7 +112,10 @@ class SqliteStore(ModelStore):
         with self._lock:
             if self._closed:
                 raise StoreUnavailable(f"{self._file.path}: this store was closed")
-            if self._open is None or self._open.pid != os.getpid():
+            if self._open is not None and self._open.pid != os.getpid():
+                _INHERITED.append(self._open)
+                self._open = None
+            if self._open is None:
                 self._file.check_place()
                 if not self._file.path.exists():
                     raise StoreUnavailable(f"{self._file.path} doesn't exist yet: call migrate() first")
