@@ -92,12 +92,14 @@ def kills(figures: Figures) -> Shown:
 def throughput(figures: Figures) -> Shown:
     rates = {field: sqlite.rate(figures, "sqlite", FASTEST_BATCH, field) for field in ("two_calls", "exchange")}
     enqueue = sqlite.rate(figures, "sqlite", FASTEST_BATCH, "enqueue")
+    bare = sqlite.rate(figures, "bare SQLite", FASTEST_BATCH, "two_calls")
     text = (
-        f"batch {FASTEST_BATCH}: claim+settle {rates['exchange']:,}/s by exchange, "
-        f"{rates['two_calls']:,}/s by two calls, enqueue {enqueue:,}/s; "
+        f"batch {FASTEST_BATCH}: claim+settle {rates['two_calls']:,}/s by two calls, "
+        f"{rates['exchange']:,}/s by exchange, enqueue {enqueue:,}/s; "
+        f"bare SQLite in the same run {bare:,}/s ({rates['two_calls'] / bare:.0%}); "
         f"4 KiB fdatasync {figures['fsync_micros']:.0f} µs"
     )
-    return text, max(rates.values()) >= WANTED_RATE and figures["scale"] >= 1
+    return text, rates["two_calls"] >= WANTED_RATE and figures["scale"] >= 1
 
 
 def grown(figures: Figures) -> Shown:
