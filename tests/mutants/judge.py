@@ -17,13 +17,20 @@ from typing import Any
 BUDGET = {"machine-memory": (3_000, range(1, 9)), "machine-sqlite": (2_500, range(1, 9))}
 """Steps for each seed, and the seeds; the first finding ends it."""
 
+SUITES = {
+    "conformance-memory": "tests/conformance/test_memory.py",
+    "conformance-sqlite": "tests/conformance/test_sqlite.py",
+    "processes-sqlite": "tests/stores/test_sqlite_processes.py",
+}
+"""The tests that a killer runs, up to the first that fails."""
+
 Verdict = dict[str, Any]
 """`found` None: nothing was found. `kind`: violation, divergence, test, or error."""
 
 
 def judge(killer: str) -> Verdict:
     who, _, store = killer.partition("-")
-    return _conform(store) if who == "conformance" else _run_machine(killer, store)
+    return _run_machine(killer, store) if who == "machine" else _run_tests(SUITES[killer])
 
 
 def _run_machine(killer: str, store: str) -> Verdict:
@@ -55,7 +62,7 @@ def _without_checker(lockstep: Any) -> None:
     lockstep.recorded = lambda _, store: store
 
 
-def _conform(store: str) -> Verdict:
+def _run_tests(suite: str) -> Verdict:
     import pytest
 
     class Watch:
@@ -75,7 +82,7 @@ def _conform(store: str) -> Verdict:
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         code = pytest.main(
-            ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"tests/conformance/test_{store}.py"],
+            ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", suite],
             plugins=[watch],
         )
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) or (code and watch.failed is None):

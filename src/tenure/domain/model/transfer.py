@@ -76,20 +76,21 @@ def load(unit: Unit, items: Sequence[DumpItem]) -> int | Refused:
         return NotFrozen()
     if not meta.loading and (meta.seq or meta.feed_head or unit.tables.dump("document", "", 1)):
         return StoreNotEmpty()
+    values = [_value(item) for item in items]
     unit.meta = replace(meta, loading=True)
-    for item in items:
-        _load_one(unit, item)
+    for item, value in zip(items, values, strict=True):
+        if item.kind == "meta":
+            unit.meta = replace(value, frozen=True, loading=True)
+        else:
+            unit.tables.restore(item.kind, value)
     return len(items)
 
 
-def _load_one(unit: Unit, item: DumpItem) -> None:
+def _value(item: DumpItem) -> Any:
+    """What an item holds. All are read before the first is written, so a damaged one leaves the store as it was."""
     if item.kind not in _decoders:
         raise InvalidValue(f"dump item of unknown kind {item.kind!r:.80}: a newer Tenure wrote it")
     try:
-        value = _decoders[item.kind].decode(item.body)
+        return _decoders[item.kind].decode(item.body)
     except msgspec.DecodeError as error:
         raise InvalidValue(f"dump item of kind {item.kind}: {error}") from error
-    if item.kind == "meta":
-        unit.meta = replace(value, frozen=True, loading=True)
-    else:
-        unit.tables.restore(item.kind, value)

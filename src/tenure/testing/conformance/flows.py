@@ -245,6 +245,8 @@ def test_a_long_cascade_goes_on_in_sweep(world: World) -> None:
     assert world.states(chain[998:1_003]) == [State.CANCELLED] * 3 + [State.BLOCKED] * 2
     world.sweep()
     assert set(world.states(chain)) == {State.CANCELLED}
+    world.freeze()
+    assert [item for item in world.dump() if item.kind == "cascade"] == [], "the list of waiting cascades is empty"
 
 
 def test_a_waiting_cascade_survives_a_crash(world: World) -> None:

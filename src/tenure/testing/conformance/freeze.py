@@ -1,7 +1,9 @@
 """Freeze and transfer (§5c): a frozen store stands still, and moves whole into an empty one."""
 
+import pytest
+
 from tenure.domain.calls import Document, DumpItem, Enqueued, Epoch, Renewed, Replayed, Retention, Settled, Succeed
-from tenure.domain.errors import NotFrozen, StoreFrozen, StoreNotEmpty
+from tenure.domain.errors import InvalidValue, NotFrozen, StoreFrozen, StoreNotEmpty
 from tenure.domain.job import Parent
 from tenure.domain.names import DAY, HOUR, SECOND
 from tenure.domain.rate import Rate
@@ -267,3 +269,17 @@ def test_rates_arrive_or_start_afresh(world: World) -> None:
     other = move(world)
     other.tick(HOUR)
     assert other.claim_ids(9) == jobs[1:]
+
+
+def test_a_damaged_item_leaves_the_store_as_it_was(world: World) -> None:
+    world.add()
+    world.freeze()
+    items = world.dump()
+    other = world.twin()
+    other.freeze()
+    before = other.dump()
+    for damage in (DumpItem("job", b"\xc1"), DumpItem("someday", b"\xc0")):
+        with pytest.raises(InvalidValue, match="dump item"):
+            other.run(other.store.load([*items, damage]))
+        assert other.dump() == before
+    assert other.load(items) == len(items)

@@ -144,3 +144,18 @@ def test_ended_jobs_dont_move(world: World) -> None:
 def test_unknown_jobs_dont_move(world: World) -> None:
     assert world.reprioritise(world.id(), 1) == JobNotFound()
     assert world.reschedule(world.id(), delay=1) == JobNotFound()
+
+
+def test_a_released_job_with_an_expiry_is_taken_in_its_place(world: World) -> None:
+    """It can't expire any more, so nothing but its place tells it from the others."""
+    line = [world.add(), world.add(expires=HOUR), world.add(), world.add()]
+    for held in world.claim(4).jobs:
+        world.release(held.token)
+    assert world.claim_ids(3) == line[:3]
+    assert world.claim_ids(3) == line[3:]
+
+
+def test_leases_of_different_length_are_taken_in_one_claim(world: World) -> None:
+    ids_ = [world.add(lease=lease) for lease in (None, SECOND, None, SECOND)]
+    assert world.claim_ids(3) == ids_[:3]
+    assert world.claim_ids(3) == ids_[3:]

@@ -39,7 +39,7 @@ def _lease(unit: Unit, request: Claim, token: bytes, taken: list[Taken]) -> list
     for one in taken:
         job = one.job
         spec = job.spec
-        if spec.group is not None or spec.expires_at is not None:
+        if spec.group is not None or (spec.expires_at is not None and job.lease_seq == 0):
             jobs.append(lease_one(unit, request, token, one))
             continue
         times = times_of(request, one)
