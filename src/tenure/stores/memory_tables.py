@@ -336,6 +336,7 @@ class MemoryTables:
             (held and job.spec.unique is Unique.WINDOW)
             or (letter is not None and letter.disposition is Disposition.OPEN)
             or job.ref in self._from
+            or job.ref in self._slots
         )
 
     def _forget(self, job: Job) -> None:

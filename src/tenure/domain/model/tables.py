@@ -151,7 +151,7 @@ class Tables(Protocol):
     def purge(self, batch: FinishedBatch, now: Ms) -> int:
         """Deletes the jobs of one day and state, with all that is theirs, and counts them.
 
-        Spared: a job with a live window binding, an open dead letter, or a child that isn't terminal.
+        Spared: a job with a live window binding, an open dead letter, a child that isn't terminal, or a draining slot.
         """
 
     # Lists

@@ -181,8 +181,6 @@ class Ledger:
     frozen: bool = False
     transferred: bool = False
     """Loaded into another store since the last thaw."""
-    slots_die_with_records: bool = False
-    """A guess at what the contract leaves open: purge frees the draining slot of a record it takes."""
     epoch: int | None = None
     last_turn: int | None = None
     hold_until: int | None = None

@@ -80,16 +80,12 @@ class Sequential:
         if move is None or self.gave_up:
             return
         self._split_time(clock)
-        if verb == "purge":
-            self._split_slots(clock, asked)
 
         def step(world: Ledger) -> None:
             world.begin(clock)
             move(world, asked, body)
 
         self.each(step)
-        for world in self.worlds:
-            world.slots_die_with_records = False
         if verb == "load" and "refused" not in body:
             self.worlds = [twin for world in self.worlds for twin in transfer.after_load(world)]
         self._tidy()
@@ -154,14 +150,6 @@ class Sequential:
                 twin = world.copy()
                 twin.mark = twin.mark_maybe
                 world.mark_maybe = world.mark
-                self.worlds.append(twin)
-
-    def _split_slots(self, clock: int, asked: Body) -> None:
-        """Whether a purged record takes its draining slot with it isn't fixed."""
-        for world in list(self.worlds):
-            if any(row.ref in world.slots for row in sweeps.due_for_purge(world, max(clock, world.mark), asked)):
-                twin = world.copy()
-                twin.slots_die_with_records = True
                 self.worlds.append(twin)
 
     def _tidy(self) -> None:

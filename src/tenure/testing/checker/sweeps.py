@@ -124,13 +124,6 @@ def purge(ledger: Ledger, asked: Body, reply: Body | None) -> None:
     )
 
 
-def due_for_purge(ledger: Ledger, now: int, retention: Body) -> list[Row]:
-    """The records that a purge at `now` must take."""
-    ledger.now = now
-    batches = _batches(ledger, retention)
-    return batches[min(batches)] if batches else []
-
-
 def _batches(ledger: Ledger, retention: Body) -> dict[tuple[int, str], list[Row]]:
     batches: dict[tuple[int, str], list[Row]] = {}
     for row in ledger.jobs.values():
@@ -143,7 +136,9 @@ def _batches(ledger: Ledger, retention: Body) -> dict[tuple[int, str], list[Row]
 
 
 def _spared(ledger: Ledger, row: Row) -> bool:
-    """A live window, an open dead letter or a child that hasn't ended keeps a record."""
+    """A live window, an open dead letter, a child that hasn't ended or a slot that still drains keeps a record."""
+    if row.ref in ledger.slots:
+        return True
     letter = ledger.letters.get(row.ref)
     if (letter is not None and letter.disposition == "open") or ledger.children.get(row.ref):
         return True
@@ -157,8 +152,6 @@ def forget(ledger: Ledger, row: Row) -> None:
     del ledger.jobs[row.ref]
     ledger.results.pop(row.ref, None)
     ledger.letters.pop(row.ref, None)
-    if ledger.slots_die_with_records:
-        ledger.slots.pop(row.ref, None)
     key = row.binding_key
     binding = None if key is None else ledger.bindings.get(key)
     if key is not None and binding is not None and binding.job_id == row.id:

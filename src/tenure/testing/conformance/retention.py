@@ -172,3 +172,13 @@ def test_purge_is_one_event_of_the_system(world: World) -> None:
     assert (event.kind, event.tenant, event.at) == (EventKind.PURGED, "_system", world.now)
     assert (event.day, event.state, event.count) == (TODAY, "succeeded", 2)
     assert (event.job_id, event.version) == (None, None)
+
+
+def test_a_slot_that_still_drains_spares_its_record(world: World) -> None:
+    """Else the id would be new while the old job's handler may still run under it."""
+    token = world.start()
+    ok(world.cancel(token.job_id))
+    world.tick(9 * DAY)
+    assert world.purge() is None
+    world.sweep()
+    assert world.purge() == Purged(TODAY, State.CANCELLED, 1)

@@ -67,6 +67,7 @@ INSERT INTO purging
 SELECT j.seq, j.tenant, j.id FROM finished AS f JOIN job AS j ON j.seq = f.seq
 WHERE f.day = ?1 AND f.state = ?2
   AND NOT EXISTS (SELECT 1 FROM edge AS e WHERE e.tenant = j.tenant AND e.parent = j.id)
+  AND NOT EXISTS (SELECT 1 FROM slot AS s WHERE s.tenant = j.tenant AND s.job_id = j.id)
   AND NOT EXISTS (
       SELECT 1 FROM dead_letter AS d WHERE d.tenant = j.tenant AND d.job_id = j.id AND d.disposition = 'open'
   )
