@@ -14,7 +14,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-BUDGET = {"machine-memory": (3_000, range(1, 9)), "machine-sqlite": (2_500, range(1, 9))}
+BUDGET = {"machine-memory": (3_000, range(1, 13)), "machine-sqlite": (2_500, range(1, 11))}
 """Steps for each seed, and the seeds; the first finding ends it."""
 
 SUITES = {
