@@ -122,7 +122,8 @@ class Succeed(msgspec.Struct, frozen=True, gc=False):
     jobs: tuple[NewJob, ...] = ()
 
     def __post_init__(self) -> None:
-        names.name("codec", self.codec)
+        if self.codec != "json":
+            names.name("codec", self.codec)
         if self.result is not None:
             names.size("result", self.result, names.MAX_RESULT)
         if len(self.jobs) > names.MAX_BATCH:

@@ -1,7 +1,7 @@
 """The model's tables as dictionaries, with the sorted lists that its scans walk."""
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -249,7 +249,7 @@ class MemoryTables:
         start = bisect_right(known, after)
         return known[start : start + limit]
 
-    def line(self, lane: Lane, group: str, now: Ms, hint: int) -> Iterator[Job]:
+    def line(self, lane: Lane, group: str, now: Ms, ahead: Callable[[], int]) -> Iterator[Job]:
         for _, run_at, _, ref in self._index.lines.get((lane[1], lane[0], group), ()):
             job = self._jobs[ref]
             if run_at <= now and not job.expired(now):

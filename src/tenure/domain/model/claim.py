@@ -160,6 +160,10 @@ class Gauge:
         return None if self.bucket is None or self.conforms(now) else self.bucket.wait(self.tat, now)
 
 
+def _one() -> int:
+    return 1
+
+
 class Group:
     """One group of a keyed lane during one claim."""
 
@@ -170,7 +174,7 @@ class Group:
         self.holders = tables.holders(key, name)
         bucket = lane.rules.group_bucket
         self.gauge = Gauge(bucket, tables.bucket((*key, name)) if bucket else 0)
-        self._line = _ordered_line(lane, name) if lane.rules.ordered else tables.line(key, name, lane.now, 1)
+        self._line = _ordered_line(lane, name) if lane.rules.ordered else tables.line(key, name, lane.now, _one)
         self._next: Job | None = next(self._line, None)
 
     def ready(self, now: Ms) -> bool:
@@ -210,12 +214,13 @@ class Lane:
         self._keyed = self.rules.mode is Mode.KEYED
         self._next_group: Group | None = None
         self._next: Job | None = None
+        self._ahead = hint
         if self._keyed:
             self._rotation = Rotation(
                 tables.position(self.key), lambda after, size: tables.groups(self.key, after, size)
             )
         else:
-            self._line = tables.line(self.key, "", now, hint)
+            self._line = tables.line(self.key, "", now, lambda: self._ahead)
 
     def ready(self) -> bool:
         """Whether it has a takeable job, all gates of the lane considered."""
@@ -266,6 +271,7 @@ class Lane:
         first, self._next = self._peek(), None
         if first is None:
             return []
+        self._ahead = most - 1
         return [Taken(job, self) for job in (first, *islice(self._line, most - 1))]
 
     def waits(self, taken: set[Ref]) -> Iterator[Ms]:
@@ -291,14 +297,14 @@ class Lane:
         return any(
             job.ref not in taken
             for name in self._names()
-            for job in self.tables.line(self.key, name, self.now, len(taken) + 1)
+            for job in self.tables.line(self.key, name, self.now, lambda: len(taken) + 1)
         )
 
     def _group_has_due(self, name: str, taken: set[Ref]) -> bool:
         offered = (
             _ordered_line(self, name)
             if self.rules.ordered
-            else self.tables.line(self.key, name, self.now, len(taken) + 1)
+            else self.tables.line(self.key, name, self.now, lambda: len(taken) + 1)
         )
         return any(job.ref not in taken for job in offered)
 

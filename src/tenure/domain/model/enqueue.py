@@ -166,14 +166,21 @@ def _spec(unit: Unit, new: NewJob) -> Spec:
 
 def write(unit: Unit, spec: Spec, priority: int, run_at: int, payload: bytes) -> None:
     """Stores an accepted job with its key and edges; a parent that already ended counts at once."""
+    if not spec.parents:
+        _put(unit, Job(spec, State.PENDING, 1, priority, run_at, unit.now), payload)
+        return
     edges = [Edge(spec.tenant, one.id, spec.id, spec.seq, one.on_failure) for one in spec.parents]
     ended = _ended(unit, edges)
     blocked = len(ended) < len(edges) or any(_ends_child(edge, state) for edge, state in ended)
     job = Job(spec, State.BLOCKED if blocked else State.PENDING, 1, priority, run_at, unit.now)
+    _put(unit, job, payload)
+    _tie(unit, job, edges, ended)
+
+
+def _put(unit: Unit, job: Job, payload: bytes) -> None:
     unit.add(apply(Command.ENQUEUE, job, None, unit.now), payload)
-    moves.bind(unit, job)
-    if edges:
-        _tie(unit, job, edges, ended)
+    if job.spec.key is not None:
+        moves.bind(unit, job)
 
 
 def _ended(unit: Unit, edges: list[Edge]) -> list[tuple[Edge, State]]:

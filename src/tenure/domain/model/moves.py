@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tenure.domain.job import Binding, DeadLetter, Edge, Job, Ref
+from tenure.domain.job import Binding, DeadLetter, Edge, Job, Ref, Spec
 from tenure.domain.model.unit import Unit
 from tenure.domain.states import TERMINAL, Command, Disposition, OnParentFailure, State, Unique
 from tenure.domain.transitions import apply
@@ -35,7 +35,7 @@ def _step(unit: Unit, command: Command, job: Job, argument: Any) -> Job:
 
 def _close(unit: Unit, job: Job) -> None:
     """What ends with a job besides its children's waiting."""
-    _release_key(unit, job)
+    release_key(unit, job.spec, job.state)
     if job.state is State.FAILED:
         unit.letters[job.ref] = DeadLetter(*job.ref, unit.now, Disposition.OPEN)
     if job.spec.parents:
@@ -43,15 +43,16 @@ def _close(unit: Unit, job: Job) -> None:
             unit.drop_edge(edge)
 
 
-def _release_key(unit: Unit, job: Job) -> None:
-    key = job.spec.binding_key
-    if key is None or job.spec.unique is Unique.RETAINED:
+def release_key(unit: Unit, spec: Spec, state: State) -> None:
+    """A job that ended so gives its key back, as its policy says."""
+    key = spec.binding_key
+    if key is None or spec.unique is Unique.RETAINED:
         return
     binding = unit.binding(key)
-    if binding is None or binding.job_id != job.spec.id:
+    if binding is None or binding.job_id != spec.id:
         return
-    if job.spec.unique is Unique.WINDOW and job.state is State.SUCCEEDED:
-        unit.bindings[key] = replace(binding, expires_at=unit.now + (job.spec.unique_for or 0))
+    if spec.unique is Unique.WINDOW and state is State.SUCCEEDED:
+        unit.bindings[key] = replace(binding, expires_at=unit.now + (spec.unique_for or 0))
     else:
         unit.bindings[key] = None
 

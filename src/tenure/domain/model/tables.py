@@ -4,7 +4,7 @@ The model decides; tables only remember. Reads never see the unit's own unflushe
 Every scan is in byte order of names and in the contract's order of jobs (§10).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -116,8 +116,11 @@ class Tables(Protocol):
     def groups(self, lane: Lane, after: str, limit: int) -> list[str]:
         """Groups of a keyed lane with a due job, after `after`."""
 
-    def line(self, lane: Lane, group: str, now: Ms, hint: int) -> Iterator[Job]:
-        """Due, unexpired pending jobs in order; about `hint` of them will be read. Group empty in a plain lane."""
+    def line(self, lane: Lane, group: str, now: Ms, ahead: Callable[[], int]) -> Iterator[Job]:
+        """Due, unexpired pending jobs in order. Group empty in a plain lane.
+
+        `ahead` says about how many more will be read, whenever the store is about to read on.
+        """
 
     def head(self, lane: Lane, group: str, now: Ms) -> Job | None:
         """The pending (unexpired) or running job of lowest arrival in an ordered group."""

@@ -223,19 +223,16 @@ class Unit:
         self.meta = replace(self.meta, cascade_head=self.meta.cascade_head + 1)
         self.cascades[self.meta.cascade_head] = parent
 
-    def ended(self, queue: str, ref: Ref) -> None:
-        """A store moved a job to its end by its own way; waiters are told all the same."""
-        self._freed.add(queue)
-        self._ended.append(ref)
+    def ended(self, queues: Iterable[str], refs: Iterable[Ref]) -> None:
+        """A store moved jobs to their end by its own way; waiters are told all the same."""
+        self._freed.update(queues)
+        self._ended.extend(refs)
 
     def emit(self, event: Event) -> None:
-        self._events_of(event.tenant).append(event)
+        self.events_of(event.tenant).append(event)
 
-    def emit_line(self, tenant: str, line: str) -> None:
-        """An event that a store has already encoded, its line end with it."""
-        self._events_of(tenant).append(line)
-
-    def _events_of(self, tenant: str) -> list[Event | str]:
+    def events_of(self, tenant: str) -> list[Event | str]:
+        """Where a tenant's events are put; a store may add lines it has already encoded, line end included."""
         events = self.events.get(tenant)
         if events is None:
             events = self.events[tenant] = []

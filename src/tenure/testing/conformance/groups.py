@@ -39,6 +39,13 @@ def test_a_keyed_queue_needs_a_group(world: World) -> None:
     assert world.put(world.job()) == GroupRequired("mail")
 
 
+@pytest.mark.parametrize("group", ['say "hi"', "back\\slash", "smørrebrød", "a b/c"], ids=ascii)
+def test_any_text_names_a_group(world: World, group: str) -> None:
+    keyed(world, group_limit=2)
+    world.succeed(start(world, group))
+    assert [event.group for event in world.events() if event.kind == "claimed"] == [group]
+
+
 def test_groups_take_turns(world: World) -> None:
     add(keyed(world), "a a a b b c")
     assert groups(world.claim(9)) == "a b c a b a"

@@ -5,6 +5,7 @@ from typing import Any
 
 from tenure.domain.job import Job
 from tenure.domain.model import Chunk
+from tenure.domain.states import TERMINAL, State
 from tenure.stores.sql.sqlite import rows
 from tenure.stores.sql.sqlite.places import KEYS, places
 from tenure.stores.sql.sqlite.rows import Row
@@ -43,7 +44,7 @@ def _parts(after: str, count: int) -> list[Any]:
 def _dumped(kind: str, row: Row) -> tuple[str, Any]:
     match kind:
         case "job":
-            job = rows.job_of(rows.spec_of(row[1]), row[2], row[3])
+            job = rows.job_of(rows.spec_of(row[1]), *row[2:])
             return "\0".join(job.ref), job
         case "cascade":
             return f"{row[0]:020d}", (row[0], (row[1], row[2]))
@@ -106,10 +107,14 @@ def restore(connection: sqlite3.Connection, sql: dict[str, str], kind: str, valu
 def _restore_job(connection: sqlite3.Connection, sql: dict[str, str], job: Job) -> None:
     """A pending job goes to `scheduled` whatever its time: the first claim moves what is due."""
     seq = job.spec.seq
-    for table in ("job", "label", *KEYS):
+    for table in ("job", "label", "running", "finished", *KEYS):
         connection.execute(f"DELETE FROM {table} WHERE seq = ?", (seq,))
     connection.execute(sql["add_job"], rows.job_row(job))
     connection.execute(sql["restore_body"], (seq,))
     connection.executemany(sql["add_label"], rows.label_rows(job.spec))
+    if job.state is State.RUNNING:
+        connection.execute(sql["put_running"], rows.running_row(job))
+    elif job.state in TERMINAL:
+        connection.execute(sql["put_finished"], rows.finished_row(job))
     for table, row in places(job, border=-1):
         connection.execute(sql[f"put_{table}"], row)

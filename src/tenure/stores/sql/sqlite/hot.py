@@ -1,13 +1,15 @@
-"""The hot path: claims of plain jobs and their successes, without the model's general machinery.
+"""The hot path: claims and successes without the model's general machinery.
 
-Nine calls in ten are these two. Here they go from row to row with no intermediate records; whatever is not plain (a
-group, a key, an expiry, children, a refusal, any other outcome) takes the model's path, the whole batch with it where
-that matters. What this writes must equal what the model would have written to the byte: lockstep compares them.
+Nine calls in ten are these two. Here they go from row to row with no intermediate records; whatever is out of the
+ordinary (an expiry, parents, children, a refusal, any other outcome) takes the model's path, the whole batch with it
+where that matters. What this writes must equal what the model would have written to the byte: lockstep compares them.
 
-Measured at batch 200: claim + settle through the general path took 2.1 times as long.
+Jobs that were as enqueued when one claim took them differ in nothing but what never changes, so whole batches share one
+encoding and one statement.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from tenure.domain import model
 from tenure.domain.calls import Claim, Claimed, Settle, Settled, Succeed
@@ -15,6 +17,7 @@ from tenure.domain.errors import Refused
 from tenure.domain.job import KEPT_ATTEMPTS, Attempt, Job, Lease, Ref, secret_hash
 from tenure.domain.model import Unit
 from tenure.domain.model.claim import Taken, lease_one, times_of
+from tenure.domain.model.moves import release_key
 from tenure.domain.names import Ms
 from tenure.domain.states import State
 from tenure.stores.sql.sqlite import rows
@@ -30,55 +33,96 @@ def claim(unit: Unit, request: Claim) -> Claimed | Refused:
 
 
 def _lease(unit: Unit, request: Claim, token: bytes, taken: list[Taken]) -> list[Job]:
-    tables, now, worker = unit.tables, unit.now, request.worker
-    if not isinstance(tables, SqliteTables):
-        raise AssertionError("the hot path is SQLite's own")
+    tables, now = _tables(unit), unit.now
     moves = tables.hot
-    leases: dict[tuple[Ms, Ms], Lease] = {}
+    kinds: dict[tuple[str, str, str, str | None, Ms | None, Ms | None], _Leasing] = {}
     jobs: list[Job] = []
     for one in taken:
         job = one.job
         spec = job.spec
-        if spec.group is not None or (spec.expires_at is not None and job.lease_seq == 0):
+        if spec.expires_at is not None and job.lease_seq == 0:
             jobs.append(lease_one(unit, request, token, one))
             continue
-        times = times_of(request, one)
-        lease = leases.get(times)
-        if lease is None:
-            lease = leases[times] = Lease(worker, now, now + times[0], *times)
-        after = Job(
-            spec,
-            State.RUNNING,
-            job.version + 1,
-            job.priority,
-            job.run_at,
-            now,
-            job.attempt + 1,
-            job.lease_seq + 1,
-            token,
-            lease,
-            None,
-            job.cancel_requested,
-            None,
-            None,
-            None,
-            job.last_error,
-            job.releases,
-            job.history,
-        )
-        tenant, queue, seq = spec.tenant, spec.queue, spec.seq
-        moves.saved.append(("running", rows.live_blob(after), seq))
-        moves.leased[queue, tenant, token].append((-job.priority, job.run_at, seq, lease.until + lease.grace))
-        moves.running[tenant, spec.id] = after
-        since = max(job.run_at, job.history[-1].ended_at) if job.history else job.run_at
-        unit.emit_line(
-            tenant,
-            f'{{"tenant":"{tenant}","kind":"claimed","at":{now},"job_id":"{spec.id}","version":{after.version},'
-            f'"queue":"{queue}","job_type":"{spec.job_type}","attempt":{after.attempt},"lease_seq":{after.lease_seq},'
-            f'"worker":"{worker}","lease_until":{lease.until},"waited_ms":{now - since}}}\n',
-        )
+        of = (spec.tenant, spec.queue, spec.job_type, spec.group, spec.lease, spec.grace)
+        kind = kinds.get(of)
+        if kind is None:
+            kind = kinds[of] = _Leasing(unit, request, token, one)
+        run_at, seq, id = job.run_at, spec.seq, spec.id
+        if job.version == 1:
+            after = Job(spec, State.RUNNING, 2, job.priority, run_at, now, 1, 1, token, kind.lease)
+            live = kind.live
+            kind.emit(f"{kind.head}{id}{kind.middle}{now - run_at}{_of_group(one)}}}\n")
+        else:
+            after = _again(job, now, token, kind.lease)
+            live = rows.live_blob(after)
+            since = max(run_at, job.history[-1].ended_at) if job.history else run_at
+            kind.emit(
+                f'{kind.head}{id}","version":{after.version},"queue":"{spec.queue}","job_type":"{spec.job_type}",'
+                f'"attempt":{after.attempt},"lease_seq":{after.lease_seq},"worker":"{request.worker}"{kind.group},'
+                f'"lease_until":{kind.lease.until},"waited_ms":{now - since}{_of_group(one)}}}\n'
+            )
+        if spec.group is None:
+            kind.leased.append((-job.priority, run_at, seq, kind.deadline, live))
+        else:
+            moves.left.append((spec.queue, spec.tenant, spec.group, -job.priority, run_at, seq))
+            moves.taken.append((seq, spec.queue, spec.tenant, spec.group, token, kind.deadline, live))
+        moves.running[spec.tenant, id] = after
         jobs.append(after)
     return jobs
+
+
+def _of_group(one: Taken) -> str:
+    if one.group_holders is None:
+        return ""
+    limit = "" if one.group_limit is None else f',"group_limit":{one.group_limit}'
+    return f',"group_holders":{one.group_holders}{limit}'
+
+
+class _Leasing:
+    """What the jobs of one tenant, queue, type and group that one claim takes have in common."""
+
+    __slots__ = ("deadline", "emit", "group", "head", "lease", "leased", "live", "middle")
+
+    def __init__(self, unit: Unit, request: Claim, token: bytes, one: Taken) -> None:
+        spec, worker, now = one.job.spec, request.worker, unit.now
+        tenant, queue, group = spec.tenant, spec.queue, spec.group
+        ttl, grace = times_of(request, one)
+        self.lease = Lease(worker, now, now + ttl, ttl, grace)
+        self.deadline = now + ttl + grace
+        self.group = "" if group is None else f',"group":{rows.json_text(group)}'
+        self.head = f'{{"tenant":"{tenant}","kind":"claimed","at":{now},"job_id":"'
+        self.middle = (
+            f'","version":2,"queue":"{queue}","job_type":"{spec.job_type}","attempt":1,"lease_seq":1,'
+            f'"worker":"{worker}"{self.group},"lease_until":{now + ttl},"waited_ms":'
+        )
+        self.emit = unit.events_of(tenant).append
+        self.leased = _tables(unit).hot.leased[queue, tenant, token]
+        self.live = rows.encode((2, now, 1, 1, token, self.lease, None, False, None, None, None, None, {}, ()))
+        """Of a job that was as enqueued: nothing tells two of them apart."""
+
+
+def _again(job: Job, now: Ms, token: bytes, lease: Lease) -> Job:
+    """The record of a job that is claimed, whatever came before."""
+    return Job(
+        job.spec,
+        State.RUNNING,
+        job.version + 1,
+        job.priority,
+        job.run_at,
+        now,
+        job.attempt + 1,
+        job.lease_seq + 1,
+        token,
+        lease,
+        None,
+        job.cancel_requested,
+        None,
+        None,
+        None,
+        job.last_error,
+        job.releases,
+        job.history,
+    )
 
 
 def settle(unit: Unit, settlements: Sequence[Settle]) -> list[Settled | Refused]:
@@ -86,51 +130,99 @@ def settle(unit: Unit, settlements: Sequence[Settle]) -> list[Settled | Refused]
     jobs = _plain(unit, settlements)
     if jobs is None:
         return model.settle(unit, settlements)
-    for job, outcome in jobs:
-        _succeed(unit, job, outcome.result, outcome.codec)
+    _succeed(unit, jobs, settlements)
     return [_SUCCEEDED] * len(jobs)
 
 
-def _plain(unit: Unit, settlements: Sequence[Settle]) -> list[tuple[Job, Succeed]] | None:
+def _plain(unit: Unit, settlements: Sequence[Settle]) -> list[Job] | None:
     """The jobs of a batch in which every item is an acceptable success with no consequences but its own."""
     refs: list[Ref] = []
-    outcomes: list[Succeed] = []
     for one in settlements:
-        outcome = one.outcome
-        if not isinstance(outcome, Succeed) or outcome.jobs:
+        outcome, token = one.outcome, one.token
+        if type(outcome) is not Succeed or outcome.jobs:
             return None
-        outcomes.append(outcome)
-        refs.append((one.token.tenant, one.token.job_id))
+        refs.append((token.tenant, token.job_id))
     if len(set(refs)) < len(refs) or unit.tables.edges_from(refs):
         return None
     found = unit.tables.jobs(refs)
-    hashes = {secret: secret_hash(secret) for secret in {one.token.secret for one in settlements}}
+    hashes: dict[bytes, bytes] = {}
     now = unit.now
     jobs: list[Job] = []
     for one, ref in zip(settlements, refs, strict=True):
         job, token = found.get(ref), one.token
         if job is None or job.lease is None or now > job.lease.until + job.lease.grace:
             return None
-        spec = job.spec
-        if job.lease_seq != token.lease_seq or job.token != hashes[token.secret]:
+        spec, hashed = job.spec, hashes.get(token.secret)
+        if hashed is None:
+            hashed = hashes[token.secret] = secret_hash(token.secret)
+        if job.lease_seq != token.lease_seq or job.token != hashed:
             return None
-        if spec.group is not None or spec.key is not None or spec.parents:
+        if spec.parents:
             return None
         jobs.append(job)
-    return list(zip(jobs, outcomes, strict=True))
+    return jobs
 
 
-def _succeed(unit: Unit, job: Job, result: bytes | None, codec: str) -> None:
-    tables, now, spec, lease = unit.tables, unit.now, job.spec, job.lease
-    if not isinstance(tables, SqliteTables) or lease is None:
-        raise AssertionError("the hot path is SQLite's own, for running jobs")
-    moves, version, worker = tables.hot, job.version + 1, lease.worker
-    tenant, queue, seq = spec.tenant, spec.queue, spec.seq
-    ended = Attempt(job.attempt, job.lease_seq, worker, lease.claimed_at, now, "succeeded", "ok", None)
-    live = (
-        version,
-        job.priority,
-        job.run_at,
+def _succeed(unit: Unit, jobs: list[Job], settlements: Sequence[Settle]) -> None:
+    now, moves = unit.now, _tables(unit).hot
+    results, running = moves.results, moves.running
+    kinds: dict[tuple[str, str, str, bytes | None, Ms], _Succeeding] = {}
+    for job, one in zip(jobs, settlements, strict=True):
+        spec, lease = job.spec, job.lease
+        if lease is None or not isinstance(one.outcome, Succeed):
+            raise AssertionError("the hot path is for running jobs that succeed")
+        of = (spec.tenant, spec.queue, spec.job_type, job.token, lease.claimed_at)
+        kind = kinds.get(of)
+        if kind is None:
+            kind = kinds[of] = _Succeeding(unit, job, lease)
+        seq, id, result = spec.seq, spec.id, one.outcome.result
+        size = "" if result is None else f',"result_size":{len(result)}'
+        if job.version == 2:
+            kind.first.append(seq)
+            kind.emit(f"{kind.head}{id}{kind.tail}{size}}}\n")
+        else:
+            moves.succeeded[rows.encode(_ended(job, lease, now))].append(seq)
+            kind.emit(
+                f'{kind.head}{id}","version":{job.version + 1},"queue":"{spec.queue}","job_type":"{spec.job_type}",'
+                f'"attempt":{job.attempt},"lease_seq":{job.lease_seq},"worker":"{lease.worker}",'
+                f'"run_ms":{now - lease.claimed_at},"reason":"ok"{size}}}\n'
+            )
+        running.pop((spec.tenant, id), None)
+        if spec.group is not None:
+            moves.out_of_order.append((spec.queue, spec.tenant, spec.group, seq))
+        if result is not None:
+            results.append((now + max(spec.result_ttl, spec.unique_for or 0), seq, result, one.outcome.codec))
+    specs = [job.spec for job in jobs if job.spec.key is not None]
+    unit.fetch_bindings([key for spec in specs if (key := spec.binding_key) is not None])
+    for spec in specs:
+        release_key(unit, spec, State.SUCCEEDED)
+    unit.ended({job.spec.queue for job in jobs}, [job.ref for job in jobs])
+
+
+class _Succeeding:
+    """What the jobs of one tenant, queue and type that one claim took have in common when they succeed."""
+
+    __slots__ = ("emit", "first", "head", "tail")
+
+    def __init__(self, unit: Unit, job: Job, lease: Lease) -> None:
+        spec, now = job.spec, unit.now
+        self.head = f'{{"tenant":"{spec.tenant}","kind":"succeeded","at":{now},"job_id":"'
+        self.tail = (
+            f'","version":3,"queue":"{spec.queue}","job_type":"{spec.job_type}","attempt":1,"lease_seq":1,'
+            f'"worker":"{lease.worker}","run_ms":{now - lease.claimed_at},"reason":"ok"'
+        )
+        ended = Attempt(1, 1, lease.worker, lease.claimed_at, now, "succeeded", "ok", None)
+        live = rows.encode((3, now, 1, 1, job.token, None, _SETTLEMENT, False, now, "ok", None, None, {}, (ended,)))
+        self.emit = unit.events_of(spec.tenant).append
+        self.first = _tables(unit).hot.succeeded[live]
+        """Jobs that were as enqueued when they were claimed, and unchanged since."""
+
+
+def _ended(job: Job, lease: Lease, now: Ms) -> tuple[Any, ...]:
+    """What `live` says of a job that succeeds, whatever came before."""
+    ended = Attempt(job.attempt, job.lease_seq, lease.worker, lease.claimed_at, now, "succeeded", "ok", None)
+    return (
+        job.version + 1,
         now,
         job.attempt,
         job.lease_seq,
@@ -145,17 +237,9 @@ def _succeed(unit: Unit, job: Job, result: bytes | None, codec: str) -> None:
         job.releases,
         (*job.history[1 - KEPT_ATTEMPTS :], ended),
     )
-    moves.saved.append(("succeeded", rows.encode(live), seq))
-    moves.succeeded.append(seq)
-    moves.running.pop((tenant, spec.id), None)
-    size = ""
-    if result is not None:
-        moves.results.append((now + max(spec.result_ttl, spec.unique_for or 0), seq, result, codec))
-        size = f',"result_size":{len(result)}'
-    unit.emit_line(
-        tenant,
-        f'{{"tenant":"{tenant}","kind":"succeeded","at":{now},"job_id":"{spec.id}","version":{version},'
-        f'"queue":"{queue}","job_type":"{spec.job_type}","attempt":{job.attempt},"lease_seq":{job.lease_seq},'
-        f'"worker":"{worker}","run_ms":{now - lease.claimed_at},"reason":"ok"{size}}}\n',
-    )
-    unit.ended(queue, (tenant, spec.id))
+
+
+def _tables(unit: Unit) -> SqliteTables:
+    if not isinstance(unit.tables, SqliteTables):
+        raise AssertionError("the hot path is SQLite's own")
+    return unit.tables

@@ -36,10 +36,11 @@ def query_sql(where: JobFilter, before_seq: int | None, limit: int) -> tuple[str
     if where.dead_letter is not None:
         sql = (
             "EXISTS (SELECT 1 FROM dead_letter AS d "
-            "WHERE d.tenant = job.tenant AND d.job_id = job.id AND d.disposition = ?)"
+            "WHERE d.tenant = record.tenant AND d.job_id = record.id AND d.disposition = ?)"
         )
         term(sql, where.dead_letter.value)
     if before_seq is not None:
         term("seq < ?", before_seq)
     condition = " AND ".join(terms) or "1"
-    return f"SELECT seq, spec, state, live FROM job WHERE {condition} ORDER BY seq DESC LIMIT ?", [*values, limit]
+    columns = "seq, spec, state, priority, run_at, live"
+    return f"SELECT {columns} FROM record WHERE {condition} ORDER BY seq DESC LIMIT ?", [*values, limit]

@@ -1,4 +1,7 @@
-"""Rows of the SQLite store as the domain's values, and back. A record comes as (seq, spec, state, live)."""
+"""Rows of the SQLite store as the domain's values, and back.
+
+A record comes as (seq, spec, state, priority, run_at, live).
+"""
 
 from typing import Any
 
@@ -20,18 +23,16 @@ from tenure.domain.job import (
     Slot,
     Spec,
 )
-from tenure.domain.names import Ms
+from tenure.domain.names import DAY, Ms
 from tenure.domain.states import Disposition, OnParentFailure, State, Unique
 
 Row = tuple[Any, ...]
 
 
 class Live(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A record's changing parts but for its state, in the order of `Job`'s fields."""
+    """A record's changing parts but for its columns, in the order of `Job`'s fields."""
 
     version: int
-    priority: int
-    run_at: Ms
     updated_at: Ms
     attempt: int
     lease_seq: int
@@ -51,22 +52,29 @@ _STATES = {state.value: state for state in State}
 STATE_NAMES = {state: state.value for state in State}
 """Plain strings: `.value` of an enum is slow, and SQLite binds a subclass of str slowly."""
 encode = msgspec.msgpack.Encoder().encode
+_json = msgspec.json.Encoder().encode
 spec_of = msgspec.msgpack.Decoder(Spec).decode
 _live = msgspec.msgpack.Decoder(Live).decode
 
 
-def job_of(spec: Spec, state: str, live: bytes) -> Job:
-    """A record."""
-    return Job(spec, _STATES[state], *astuple(_live(live)))
+def json_text(value: Any) -> str:
+    """A value as JSON: how lists of keys go into a statement."""
+    return _json(value).decode()
+
+
+def job_of(spec: Spec, state: str, priority: int, run_at: Ms, live: bytes | None) -> Job:
+    """A record. Without `live` it is as it was enqueued."""
+    if live is None:
+        return Job(spec, _STATES[state], 1, priority, run_at, spec.enqueued_at)
+    version, *others = astuple(_live(live))
+    return Job(spec, _STATES[state], version, priority, run_at, *others)
 
 
 def live_blob(job: Job) -> bytes:
-    """What changes about a job, but for its state."""
+    """What changes about a job, but for its columns."""
     return encode(
         (
             job.version,
-            job.priority,
-            job.run_at,
             job.updated_at,
             job.attempt,
             job.lease_seq,
@@ -85,10 +93,26 @@ def live_blob(job: Job) -> bytes:
 
 
 def job_row(job: Job) -> Row:
-    """What `add_job` takes."""
-    spec = job.spec
+    """What `add_job` takes. A job that doesn't wait has the rest in `running` or `finished`."""
+    spec, state, priority, run_at = job.spec, job.state, job.priority, job.run_at
     identity = (spec.seq, spec.tenant, spec.id, spec.queue, spec.job_type, spec.enqueued_at)
-    return (*identity, encode(spec), STATE_NAMES[job.state], live_blob(job))
+    waits = state is State.PENDING or state is State.BLOCKED
+    as_enqueued = not waits or job == Job(spec, state, 1, priority, run_at, spec.enqueued_at)
+    live = None if as_enqueued else live_blob(job)
+    return (*identity, encode(spec), STATE_NAMES[state] if waits else "pending", priority, run_at, live)
+
+
+def running_row(job: Job) -> Row:
+    """What `put_running` takes."""
+    spec, lease = job.spec, job.lease
+    if lease is None:
+        raise AssertionError(f"job {job.ref} runs without a lease")
+    return (spec.seq, spec.queue, spec.tenant, spec.group or "", job.token, lease.until + lease.grace, live_blob(job))
+
+
+def finished_row(job: Job) -> Row:
+    """What `put_finished` takes."""
+    return (job.spec.seq, (job.finished_at or 0) // DAY, STATE_NAMES[job.state], live_blob(job))
 
 
 def label_rows(spec: Spec) -> list[Row]:

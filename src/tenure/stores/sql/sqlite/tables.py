@@ -2,10 +2,9 @@
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-import msgspec
 from msgspec.structs import astuple, replace
 
 from tenure.domain.calls import Document, JobFilter
@@ -16,7 +15,7 @@ from tenure.domain.model import Chunk, FinishedBatch, Meta, Unit
 from tenure.domain.model.documents import configs, parse
 from tenure.domain.model.tables import BucketKey, DocumentKey, Lane
 from tenure.domain.names import DAY, Ms
-from tenure.domain.states import State
+from tenure.domain.states import TERMINAL, State
 from tenure.stores.sql import statements
 from tenure.stores.sql.sqlite import rows
 from tenure.stores.sql.sqlite.dump import dump, restore
@@ -35,8 +34,6 @@ PROMOTED_AT_ONCE = 10_000
 KEPT_SPECS = 20_000
 """Specs remembered between transactions."""
 
-_json = msgspec.json.Encoder().encode
-
 
 class HotMoves:
     """What the hot path will write."""
@@ -47,10 +44,16 @@ class HotMoves:
         self.clear()
 
     def clear(self) -> None:
-        self.saved: list[Row] = []
         self.leased: dict[tuple[str, str, bytes], list[Row]] = defaultdict(list)
-        """(queue, tenant, token) → the plain jobs without expiry taken there, in order: (*place, deadline)."""
-        self.succeeded: list[int] = []
+        """(queue, tenant, token) → the plain jobs without expiry taken there, in order: (*turn, deadline, live)."""
+        self.taken: list[Row] = []
+        """Jobs of groups that were taken, as `put_running` wants them."""
+        self.left: list[Row] = []
+        """Where they stood in `ready`."""
+        self.succeeded: dict[bytes, list[int]] = defaultdict(list)
+        """live → the jobs that end with it."""
+        self.out_of_order: list[Row] = []
+        """Jobs of groups that succeeded, as `drop_in_order` wants them."""
         self.results: list[Row] = []
 
 
@@ -113,7 +116,7 @@ class SqliteTables:
         spec = self._specs.get(seq)
         if spec is None:
             spec = self._remember(seq, row[1])
-        return rows.job_of(spec, row[2], row[3])
+        return rows.job_of(spec, row[2], row[3], row[4], row[5])
 
     def _remember(self, seq: int, blob: bytes) -> Spec:
         """A spec never changes: a job is claimed and settled by the same process, so it is decoded once."""
@@ -132,42 +135,42 @@ class SqliteTables:
         found = {ref: running[ref] for ref in refs if ref in running}
         if len(found) < len(refs):
             missing = [ref for ref in refs if ref not in found]
-            found.update((job.ref, job) for job in self._records("jobs", _json(missing).decode()))
+            found.update((job.ref, job) for job in self._records("jobs", rows.json_text(missing)))
         return found
 
     def payloads(self, refs: Sequence[Ref]) -> dict[Ref, bytes]:
         missing = [ref for ref in refs if ref not in self._payloads]
         if missing:
-            self._payloads.update(((row[0], row[1]), row[2]) for row in self._all("payloads", _json(missing).decode()))
+            self._payloads.update(((row[0], row[1]), row[2]) for row in self._all("payloads", rows.json_text(missing)))
         return {ref: self._payloads[ref] for ref in refs if ref in self._payloads}
 
     def bindings(self, keys: Sequence[BindingKey]) -> dict[BindingKey, Binding]:
-        return {row[:4]: rows.binding_of(row) for row in self._all("bindings", _json(keys).decode())}
+        return {row[:4]: rows.binding_of(row) for row in self._all("bindings", rows.json_text(keys))}
 
     def edges_from(self, parents: Sequence[Ref]) -> dict[Ref, list[Edge]]:
         found: dict[Ref, list[Edge]] = {}
         if self._row("has_edges")[0]:
-            for row in self._all("edges_from", _json(parents).decode()):
+            for row in self._all("edges_from", rows.json_text(parents)):
                 found.setdefault((row[0], row[1]), []).append(rows.edge_of(row))
         return found
 
     def edges_to(self, children: Sequence[Ref]) -> dict[Ref, list[Edge]]:
         found: dict[Ref, list[Edge]] = {}
-        for row in self._all("edges_to", _json(children).decode()):
+        for row in self._all("edges_to", rows.json_text(children)):
             found.setdefault((row[0], row[2]), []).append(rows.edge_of(row))
         return found
 
     def dead_letters(self, refs: Sequence[Ref]) -> dict[Ref, DeadLetter]:
-        return {(row[0], row[1]): rows.letter_of(row) for row in self._all("dead_letters", _json(refs).decode())}
+        return {(row[0], row[1]): rows.letter_of(row) for row in self._all("dead_letters", rows.json_text(refs))}
 
     def results(self, refs: Sequence[Ref]) -> dict[Ref, Result]:
         ended = {job.spec.seq: job for job in self.jobs(refs).values() if job.state is State.SUCCEEDED}
         keys = [(job.result_expires_at, seq) for seq, job in ended.items()]
-        found = self._all("results", _json(keys).decode()) if keys else []
+        found = self._all("results", rows.json_text(keys)) if keys else []
         return {ended[row[0]].ref: Result(*row[1:]) for row in found}
 
     def slots(self, refs: Sequence[Ref]) -> dict[Ref, Slot]:
-        return {(row[0], row[1]): rows.slot_of(row) for row in self._all("slots", _json(refs).decode())}
+        return {(row[0], row[1]): rows.slot_of(row) for row in self._all("slots", rows.json_text(refs))}
 
     def document(self, key: DocumentKey) -> Document | None:
         if key[1] in (QUEUE, TENANT):
@@ -255,18 +258,19 @@ class SqliteTables:
     def groups(self, lane: Lane, after: str, limit: int) -> list[str]:
         return [row[0] for row in self._all("groups", lane[1], lane[0], after, limit)]
 
-    def line(self, lane: Lane, group: str, now: Ms, hint: int) -> Iterator[Job]:
-        last, size = (-101, 0, 0), max(1, hint)
+    def line(self, lane: Lane, group: str, now: Ms, ahead: Callable[[], int]) -> Iterator[Job]:
+        (tenant, queue), last, grown = lane, (-101, 0, 0), 1
+        record, payloads = self._record, self._payloads
         while True:
-            page = self._all("line", lane[1], lane[0], group, *last, now, size)
-            job = None
+            size = max(ahead(), grown)
+            page = self._all("line", queue, tenant, group, *last, now, size)
             for row in page:
-                job = self._record(row)
-                self._payloads[job.ref] = row[4]
+                job = record(row)
+                payloads[tenant, job.spec.id] = row[6]
                 yield job
-            if job is None or len(page) < size:
+            if len(page) < size:
                 return
-            last, size = (-job.priority, job.run_at, job.spec.seq), min(2 * size, 256)
+            last, grown = (-page[-1][3], page[-1][4], page[-1][0]), min(2 * size, 256)
 
     def head(self, lane: Lane, group: str, now: Ms) -> Job | None:
         found = self._records("head", lane[1], lane[0], group, now)
@@ -373,61 +377,90 @@ class SqliteTables:
         self._keep_meta(unit)
 
     def _keep_jobs(self, unit: Unit) -> None:
+        now, running = unit.now, self._running
         added: list[Job] = []
-        saved: list[Row] = []
+        writes: dict[str, list[Row]] = defaultdict(list)
         left: dict[str, list[Row]] = defaultdict(list)
         taken: dict[str, list[Row]] = defaultdict(list)
-        now, running = unit.now, self._running
         for ref, job in unit.after.items():
             before, state = unit.before[ref], job.state
             if state is State.RUNNING:
                 running[ref] = job
+                writes["put_running"].append(rows.running_row(job))
             else:
                 running.pop(ref, None)
+                if before is not None and before.state is State.RUNNING:
+                    writes["drop_running"].append((job.spec.seq,))
+                if state in TERMINAL:
+                    writes["put_finished"].append(rows.finished_row(job))
             if before is None:
                 added.append(job)
                 goes_to = places(job, now)
             else:
-                saved.append((rows.STATE_NAMES[state], rows.live_blob(job), job.spec.seq))
+                self._save(before, job, writes)
                 comes_from, goes_to = moved(before, job, now)
                 for table, row in comes_from:
                     left[table].append(row)
             for table, row in goes_to:
                 taken[table].append(row)
-        if saved:
-            self._many("save_job", saved)
-            self._leave(left)
+        for name, values in writes.items():
+            self._many(name, values)
+        self._leave(left)
         if added:
             self._add(unit, added)
         for table, rows_taken in taken.items():
             self._many(f"put_{table}", rows_taken)
 
+    @staticmethod
+    def _save(before: Job, job: Job, writes: dict[str, list[Row]]) -> None:
+        """The wide row says how a job waits; of one that runs or ended it keeps the turn it had."""
+        turn = (job.priority, job.run_at)
+        if job.state is State.PENDING or job.state is State.BLOCKED:
+            writes["save_job"].append((rows.STATE_NAMES[job.state], *turn, rows.live_blob(job), job.spec.seq))
+        elif turn != (before.priority, before.run_at):
+            writes["save_turn"].append((*turn, job.spec.seq))
+
     def _keep_hot(self, hot: HotMoves, now: Ms) -> None:
-        if not hot.saved:
-            return
-        self._many("save_job", hot.saved)
         for (queue, tenant, token), taken in hot.leased.items():
-            self._lease(queue, tenant, token, taken, now)
+            if taken:
+                self._lease(queue, tenant, token, taken, now)
+        if hot.taken:
+            self._many("put_running", hot.taken)
+            self._many("drop_ready", hot.left)
         if hot.succeeded:
-            seqs = _json(hot.succeeded).decode()
-            self.connection.execute(SQL["end_running"], (seqs,))
-            self.connection.execute(SQL["finish_succeeded"], (now // DAY, seqs))
+            self._finish(hot, now // DAY)
+        if hot.out_of_order:
+            self._many("drop_in_order", hot.out_of_order)
         if hot.results:
             self._many("put_result", hot.results)
         hot.clear()
 
     def _lease(self, queue: str, tenant: str, token: bytes, taken: list[Row], now: Ms) -> None:
-        """Moves jobs from a lane's line to `running`: all at once when their deadlines are the same."""
-        last, deadline = taken[-1], taken[-1][3]
-        if len(taken) == 1 or any(row[3] != deadline for row in taken):
-            self._many("put_running", [(row[2], queue, tenant, "", token, row[3]) for row in taken])
+        """Moves jobs from a lane's line to `running`: all at once when nothing tells them apart there."""
+        *last, deadline, live = taken[-1]
+        if len(taken) == 1 or any(row[4] != live for row in taken):
+            self._many("put_running", [(row[2], queue, tenant, "", token, row[3], row[4]) for row in taken])
             left = self._many("drop_ready", [(queue, tenant, "", *row[:3]) for row in taken])
         else:
-            lane = (queue, tenant, *last[:3], now)
-            self.connection.execute(SQL["lease_range"], (*lane, token, deadline))
+            lane = (queue, tenant, *last, now)
+            self.connection.execute(SQL["lease_range"], (*lane, token, deadline, live))
             left = self.connection.execute(SQL["leave_range"], lane).rowcount
         if left != len(taken):
             raise AssertionError(f"{left} jobs left the line of {tenant}, {queue}, not {len(taken)}")
+
+    def _finish(self, hot: HotMoves, day: int) -> None:
+        """Moves jobs from `running` to `finished`, those together that nothing tells apart there."""
+        ended: list[int] = []
+        single: list[Row] = []
+        for live, seqs in hot.succeeded.items():
+            ended += seqs
+            if len(seqs) < 2:
+                single += [(seq, day, "succeeded", live) for seq in seqs]
+            else:
+                self.connection.execute(SQL["finish_alike"], (rows.json_text(seqs), day, live))
+        if single:
+            self._many("put_finished", single)
+        self.connection.execute(SQL["end_running"], (rows.json_text(ended),))
 
     def _add(self, unit: Unit, added: list[Job]) -> None:
         self._many("add_job", [rows.job_row(job) for job in added])

@@ -26,14 +26,14 @@ def verify(tables: SqliteTables) -> list[str]:
 
 
 def _records(tables: SqliteTables) -> Iterator[str]:
-    """The places and labels rebuilt from the records, against the stored ones."""
+    """Places, labels and columns rebuilt from the records, against the stored ones."""
     stored = {table: set(tables.connection.execute(f"SELECT * FROM {table}")) for table in KEYS}
     labels = set(tables.connection.execute("SELECT tenant, name, value, seq FROM label"))
     (border,) = tables.connection.execute("SELECT max(promoted, mark) FROM meta").fetchone()
-    for seq, spec, state, live, *columns in tables.connection.execute(_RECORDS):
-        job = rows.job_of(rows.spec_of(spec), state, live)
-        if (seq, *columns) != _identity(job):
-            yield f"job {job.ref} has columns {(seq, *columns)}, its spec says {_identity(job)}"
+    for row in tables.connection.execute(_RECORDS):
+        job = rows.job_of(rows.spec_of(row[1]), *row[2:6])
+        if (row[0], *row[6:]) != _columns(job):
+            yield f"job {job.ref} has columns {(row[0], *row[6:])}, its record says {_columns(job)}"
         if (job.state is State.RUNNING) != (job.lease is not None):
             yield f"job {job.ref} is {job.state} with lease {job.lease}"
         if job.state.terminal != (job.finished_at is not None) or not 0 <= job.attempt <= job.spec.max_attempts:
@@ -61,51 +61,59 @@ def _take(stored: dict[str, set[Row]], table: str, row: Row, border: Ms) -> bool
     return False
 
 
-def _identity(job: Job) -> Row:
+def _columns(job: Job) -> Row:
+    """The columns beside a record that repeat what it says: of `job`, `running` and `finished`."""
     spec = job.spec
-    return (spec.seq, spec.tenant, spec.id, spec.queue, spec.job_type, spec.enqueued_at)
+    runs = rows.running_row(job)[1:6] if job.lease is not None else (None,) * 5
+    ended = rows.finished_row(job)[1:3] if job.state.terminal else (None,) * 2
+    return (spec.seq, spec.tenant, spec.id, spec.queue, spec.job_type, spec.enqueued_at, *runs, *ended)
 
 
-_RECORDS = "SELECT seq, spec, state, live, tenant, id, queue, job_type, enqueued_at FROM job"
+_RECORDS = """
+SELECT r.seq, r.spec, r.state, r.priority, r.run_at, r.live, r.tenant, r.id, r.queue, r.job_type, r.enqueued_at,
+       running.queue, running.tenant, running.grp, running.token, running.deadline, finished.day, finished.state
+FROM record AS r LEFT JOIN running ON running.seq = r.seq LEFT JOIN finished ON finished.seq = r.seq
+"""
 
 _QUESTIONS = {
+    "row of no job": "SELECT seq FROM running UNION SELECT seq FROM finished EXCEPT SELECT seq FROM job",
     "job without a body": "SELECT seq FROM job EXCEPT SELECT seq FROM body",
     "body without a job": "SELECT seq FROM body EXCEPT SELECT seq FROM job",
     "key bound to a job that is gone": """
         SELECT b.tenant, b.key, b.job_id FROM binding AS b
         LEFT JOIN job AS j ON j.tenant = b.tenant AND j.id = b.job_id WHERE j.seq IS NULL""",
     "key outlived its job": """
-        SELECT b.tenant, b.key, j.state FROM binding AS b JOIN job AS j ON j.tenant = b.tenant AND j.id = b.job_id
+        SELECT b.tenant, b.key, j.state FROM binding AS b JOIN record AS j ON j.tenant = b.tenant AND j.id = b.job_id
         WHERE j.state IN ('succeeded', 'failed', 'cancelled') AND (
             b.uniqueness = 'active'
             OR (b.uniqueness = 'window' AND (b.expires_at IS NULL OR j.state <> 'succeeded'))
         )""",
     "edge without its jobs": """
         SELECT e.tenant, e.parent, e.child FROM edge AS e
-        LEFT JOIN job AS p ON p.tenant = e.tenant AND p.id = e.parent
-        LEFT JOIN job AS c ON c.tenant = e.tenant AND c.id = e.child
+        LEFT JOIN record AS p ON p.tenant = e.tenant AND p.id = e.parent
+        LEFT JOIN record AS c ON c.tenant = e.tenant AND c.id = e.child
         WHERE p.seq IS NULL OR c.seq IS NULL OR c.state IN ('succeeded', 'failed', 'cancelled')""",
     "blocked job that waits for nobody": """
-        SELECT tenant, id FROM job WHERE state = 'blocked' AND NOT EXISTS (
-            SELECT 1 FROM edge AS e WHERE e.tenant = job.tenant AND e.child = job.id AND NOT e.resolved
+        SELECT tenant, id FROM record WHERE state = 'blocked' AND NOT EXISTS (
+            SELECT 1 FROM edge AS e WHERE e.tenant = record.tenant AND e.child = record.id AND NOT e.resolved
         )""",
     "child that nobody will tell of its parent's end": """
-        SELECT e.tenant, e.parent, e.child FROM edge AS e JOIN job AS p ON p.tenant = e.tenant AND p.id = e.parent
+        SELECT e.tenant, e.parent, e.child FROM edge AS e JOIN record AS p ON p.tenant = e.tenant AND p.id = e.parent
         WHERE NOT e.resolved AND p.state IN ('succeeded', 'failed', 'cancelled') AND NOT EXISTS (
             SELECT 1 FROM cascade AS w WHERE w.tenant = e.tenant AND w.id = e.parent
         )""",
     "dead letter missing or out of place": """
-        SELECT tenant, id, state FROM job WHERE (state = 'failed') <> EXISTS (
-            SELECT 1 FROM dead_letter AS d WHERE d.tenant = job.tenant AND d.job_id = job.id
+        SELECT tenant, id, state FROM record WHERE (state = 'failed') <> EXISTS (
+            SELECT 1 FROM dead_letter AS d WHERE d.tenant = record.tenant AND d.job_id = record.id
         )""",
     "dead letter of no job": """
         SELECT d.tenant, d.job_id FROM dead_letter AS d
         LEFT JOIN job AS j ON j.tenant = d.tenant AND j.id = d.job_id WHERE j.seq IS NULL""",
     "slot of a job that wasn't cancelled": """
-        SELECT s.tenant, s.job_id FROM slot AS s JOIN job AS j ON j.tenant = s.tenant AND j.id = s.job_id
+        SELECT s.tenant, s.job_id FROM slot AS s JOIN record AS j ON j.tenant = s.tenant AND j.id = s.job_id
         WHERE j.state <> 'cancelled'""",
     "result without a success": """
-        SELECT r.seq, j.state FROM result AS r LEFT JOIN job AS j ON j.seq = r.seq
+        SELECT r.seq, j.state FROM result AS r LEFT JOIN record AS j ON j.seq = r.seq
         WHERE j.state IS NULL OR j.state <> 'succeeded'""",
     "feed with a gap": """
         SELECT m.feed_floor, m.feed_head, f.first, f.last, f.chunks

@@ -49,7 +49,7 @@ SELECT grp FROM found WHERE grp IS NOT NULL
 
 -- name: line
 -- Due jobs of one tenant, queue and group in the contract's order, from a place on; expired ones are passed over.
-SELECT job.seq, job.spec, job.state, job.live, body.payload
+SELECT job.seq, job.spec, job.state, job.priority, job.run_at, job.live, body.payload
 FROM ready CROSS JOIN job CROSS JOIN body
 WHERE ready.queue = ?1 AND ready.tenant = ?2 AND ready.grp = ?3
   AND (ready.prio_neg, ready.run_at, ready.seq) > (?4, ?5, ?6)
@@ -59,8 +59,9 @@ ORDER BY ready.prio_neg, ready.run_at, ready.seq LIMIT ?8
 
 -- name: head
 -- The pending or running job of an ordered group that arrived first; an expired one is out of line.
-SELECT job.seq, job.spec, job.state, job.live
-FROM in_order CROSS JOIN job
+SELECT job.seq, job.spec, iif(running.seq IS NULL, job.state, 'running'), job.priority, job.run_at,
+       coalesce(running.live, job.live)
+FROM in_order CROSS JOIN job LEFT JOIN running ON running.seq = job.seq
 WHERE in_order.queue = ?1 AND in_order.tenant = ?2 AND in_order.grp = ?3
   AND (in_order.expires_at IS NULL OR in_order.expires_at > ?4) AND job.seq = in_order.seq
 ORDER BY in_order.seq LIMIT 1

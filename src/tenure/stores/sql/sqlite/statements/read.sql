@@ -5,9 +5,11 @@ SELECT mark, seq, epoch, frozen, loading, last_turn, hold_until, feed_head, feed
 FROM meta
 
 -- name: jobs
--- [[tenant, id], …] → records. CROSS JOIN keeps the wanted keys outside: one probe each.
-SELECT job.seq, job.spec, job.state, job.live
-FROM json_each(?1) AS want CROSS JOIN job
+-- [[tenant, id], …] → records. CROSS JOIN keeps the wanted keys outside: one probe each. (The view `record` would be
+-- read whole here: SQLite doesn't unfold a view with outer joins inside another join.)
+SELECT job.seq, job.spec, iif(running.seq IS NULL, coalesce(finished.state, job.state), 'running'),
+       job.priority, job.run_at, coalesce(running.live, finished.live, job.live)
+FROM json_each(?1) AS want CROSS JOIN job LEFT JOIN running ON running.seq = job.seq LEFT JOIN finished ON finished.seq = job.seq
 WHERE job.tenant = json_extract(want.value, '$[0]') AND job.id = json_extract(want.value, '$[1]')
 
 -- name: payloads

@@ -4,13 +4,13 @@
 SELECT position, tenant, id FROM cascade ORDER BY position LIMIT ?1
 
 -- name: lost
-SELECT job.seq, job.spec, job.state, job.live
+SELECT job.seq, job.spec, 'running', job.priority, job.run_at, running.live
 FROM running CROSS JOIN job
 WHERE running.deadline < ?1 AND job.seq = running.seq
 ORDER BY running.deadline, job.tenant, job.id LIMIT ?2
 
 -- name: expired
-SELECT job.seq, job.spec, job.state, job.live
+SELECT job.seq, job.spec, job.state, job.priority, job.run_at, job.live
 FROM expiring CROSS JOIN job
 WHERE expiring.expires_at <= ?1 AND job.seq = expiring.seq
 ORDER BY expiring.expires_at, expiring.tenant, expiring.id LIMIT ?2

@@ -5,7 +5,7 @@
 INSERT OR IGNORE INTO body (seq, payload) VALUES (?, x'')
 
 -- name: dump_job
-SELECT seq, spec, state, live FROM job WHERE (tenant, id) > (?1, ?2) ORDER BY tenant, id LIMIT ?3
+SELECT seq, spec, state, priority, run_at, live FROM record WHERE (tenant, id) > (?1, ?2) ORDER BY tenant, id LIMIT ?3
 
 -- name: dump_body
 SELECT job.tenant, job.id, body.payload FROM job CROSS JOIN body ON body.seq = job.seq

@@ -1,10 +1,15 @@
 -- Keeping what a unit changed. Each is run for many rows at once.
 
 -- name: add_job
-INSERT INTO job (seq, tenant, id, queue, job_type, enqueued_at, spec, state, live) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO job (seq, tenant, id, queue, job_type, enqueued_at, spec, state, priority, run_at, live)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: save_job
-UPDATE job SET state = ?, live = ? WHERE seq = ?
+UPDATE job SET state = ?, priority = ?, run_at = ?, live = ? WHERE seq = ?
+
+-- name: save_turn
+-- Where a job stood in its line when it left it.
+UPDATE job SET priority = ?, run_at = ? WHERE seq = ?
 
 -- name: add_body
 INSERT INTO body (seq, payload) VALUES (?, ?)
@@ -28,7 +33,7 @@ INSERT INTO blocked (queue, tenant, seq) VALUES (?, ?, ?)
 DELETE FROM blocked WHERE queue = ? AND tenant = ? AND seq = ?
 
 -- name: put_running
-INSERT INTO running (seq, queue, tenant, grp, token, deadline) VALUES (?, ?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO running (seq, queue, tenant, grp, token, deadline, live) VALUES (?, ?, ?, ?, ?, ?, ?)
 
 -- name: drop_running
 DELETE FROM running WHERE seq = ?
@@ -46,13 +51,13 @@ INSERT INTO expiring (expires_at, tenant, id, seq) VALUES (?, ?, ?, ?)
 DELETE FROM expiring WHERE expires_at = ? AND tenant = ? AND id = ?
 
 -- name: put_finished
-INSERT INTO finished (day, state, seq) VALUES (?, ?, ?)
+INSERT OR REPLACE INTO finished (seq, day, state, live) VALUES (?, ?, ?, ?)
 
 -- name: lease_range
 -- The hot path: the jobs of a plain lane that a claim took are those of its line that can't expire, up to the last one
 -- taken. One statement for all of them: 1 µs a job where a statement for each took 3.
-INSERT INTO running (seq, queue, tenant, grp, token, deadline)
-SELECT seq, queue, tenant, grp, ?7, ?8 FROM ready
+INSERT INTO running (seq, queue, tenant, grp, token, deadline, live)
+SELECT seq, queue, tenant, grp, ?7, ?8, ?9 FROM ready
 WHERE queue = ?1 AND tenant = ?2 AND grp = '' AND (prio_neg, run_at, seq) <= (?3, ?4, ?5)
   AND run_at <= ?6 AND expires_at IS NULL
 
@@ -64,8 +69,9 @@ WHERE queue = ?1 AND tenant = ?2 AND grp = '' AND (prio_neg, run_at, seq) <= (?3
 -- name: end_running
 DELETE FROM running WHERE seq IN (SELECT value FROM json_each(?1))
 
--- name: finish_succeeded
-INSERT INTO finished (day, state, seq) SELECT ?1, 'succeeded', value FROM json_each(?2)
+-- name: finish_alike
+-- Jobs that one claim took first and that end at once differ in nothing here.
+INSERT INTO finished (seq, day, state, live) SELECT value, ?2, 'succeeded', ?3 FROM json_each(?1)
 
 -- name: add_label
 INSERT INTO label (tenant, name, value, seq) VALUES (?, ?, ?, ?)
