@@ -9,7 +9,7 @@ from tenure.domain.job import Parent
 from tenure.domain.names import HOUR, MINUTE, SECOND
 from tenure.domain.rate import Rate
 from tenure.domain.states import Mode
-from tenure.domain.store import FEED_TOPIC, job_topic, queue_topic
+from tenure.domain.store import FEED_TOPIC, ClockFloor, job_topic, queue_topic
 from tenure.testing.conformance.kit import DEADLINE, World, ok
 
 
@@ -110,6 +110,18 @@ def test_an_ordered_head_in_back_off_gives_its_delay(world: World) -> None:
     world.add(group="g")
     ok(world.retry(token, 5 * SECOND))
     assert world.claim().wake_after == 5 * SECOND
+
+
+def test_a_job_that_only_seemed_due_waits_again(world: World) -> None:
+    if world.store.capabilities.clock_floor is not ClockFloor.STORE:
+        pytest.skip("this store's clock has a floor per job")
+    world.configure(paused=True)
+    world.add(delay=SECOND)
+    world.tick(SECOND)
+    assert world.nothing()  # paused: nothing is written, so time may still go back
+    world.tick(-SECOND)
+    world.configure(paused=False)
+    assert world.claim().wake_after == SECOND
 
 
 def hinted(world: World, topic: str, change: Callable[[], object]) -> bool:
