@@ -1,9 +1,11 @@
 """Unknown outcomes (§5a): every mutating call sent again gives the same answer and changes nothing."""
 
+import asyncio
+
 import pytest
 
 from tenure.domain.calls import Claimed, Document, Enqueued, Replayed, Settled, Stored
-from tenure.domain.errors import JobNotFound
+from tenure.domain.errors import JobNotFound, Refused
 from tenure.domain.names import DAY, HOUR
 from tenure.domain.states import State
 from tenure.testing.conformance.kit import LEASE, World, ids, ok
@@ -32,6 +34,24 @@ def test_enqueue_twice_in_one_batch(world: World) -> None:
     job = world.job()
     assert world.enqueue(job, job) == [Enqueued(job.id), Enqueued(job.id)]
     assert world.claim_ids(9) == [job.id]
+
+
+def test_a_caller_that_gives_up_harms_nobody(world: World) -> None:
+    jobs = [world.job() for _ in range(5)]
+
+    async def give_up() -> None:
+        calls = [asyncio.create_task(world.store.enqueue([job])) for job in jobs]
+        await asyncio.sleep(0)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    async def again() -> list[Enqueued | Refused]:
+        return await asyncio.wait_for(world.store.enqueue(jobs), 30)
+
+    world.run(give_up())
+    assert world.run(again()) == [Enqueued(job.id) for job in jobs]
+    assert sorted(world.claim_ids(9)) == sorted(job.id for job in jobs)
 
 
 def test_enqueue_after_a_crash(world: World) -> None:

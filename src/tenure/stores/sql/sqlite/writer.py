@@ -80,7 +80,8 @@ class Writer:
         calls: list[Call] = []
         call = self._calls.get()
         while call is not None:
-            calls.append(call)
+            if call.reply.set_running_or_notify_cancel():  # from here on its caller can't take it back
+                calls.append(call)
             if len(calls) == GROUP:
                 return calls, False
             try:
