@@ -84,9 +84,9 @@ def read(name: str, folder: Path = RESULTS) -> Figures | None:
 def freshness(record: Figures) -> str:
     """Whether the code is still the one a record was taken with, in words; empty when it is."""
     if "code" in record:
-        return "" if record["code"] == digest() else "OLDER THAN THE CODE"
+        return "" if record["code"] == digest() else "the code has changed since"
     commit = record.get("commit", "none")
     if commit == "none":
         return "taken before the first commit: it can't be told whether the code changed since"
     unchanged = git("diff", "--quiet", commit, "--", *CODE) is not None
-    return "" if unchanged else "OLDER THAN THE CODE"
+    return "" if unchanged else "the code has changed since"

@@ -1,7 +1,8 @@
 """Prints each line of what Tenure promises to show, with its command and its figure: `make show-contract`.
 
 Short ones run now; long ones are read from their last recorded run, with its commit and date. A record that is missing
-or older than the code is said to be so. Exit code 1 if a promise isn't shown or isn't kept.
+is said to be so, and so is one that is older than the code: run its command again if the change may matter. Exit code 1
+if a promise isn't shown or isn't kept.
 """
 
 import subprocess
@@ -47,7 +48,7 @@ def recorded(name: str, promise: str, command: str, judge: Callable[[Figures], S
     stale = record.freshness(figures)
     changed = " + uncommitted changes" if figures.get("changed") else ""
     origin = f"recorded {figures.get('date', '?')} at {str(figures.get('commit', '?'))[:12]}{changed}"
-    return Line(promise, command, figure, None if kept and stale else kept, f"{origin}; {stale}".rstrip("; "))
+    return Line(promise, command, figure, kept, f"{origin}; {stale}".rstrip("; "))
 
 
 # How each record is judged

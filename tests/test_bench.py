@@ -55,7 +55,7 @@ KILLS: dict[str, Any] = {
         ({}, True, "recorded 2026-01-01 at cccccccccccc"),
         ({"lost": 1}, False, "recorded"),
         ({"kills": 49}, False, "recorded"),
-        ({"code": "of another day"}, None, "OLDER THAN THE CODE"),
+        ({"code": "of another day"}, True, "the code has changed since"),
         (None, None, ""),
     ],
 )
