@@ -9,12 +9,12 @@ UV      := $(VENV)/bin/uv
 UV_PIN  := uv==0.13.7
 UV_PIP  := $(UV) pip
 WORKERS ?= 2
-CODE    := $(wildcard src tests bench)
+CODE    := $(wildcard src tests bench examples)
 ARGS    ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check tests lint fmt type layers conform campaign machine kills mutants bench \
+.PHONY: help setup demo test check tests lint fmt type layers conform campaign machine kills fleet mutants bench \
         show-contract docs lock build clean
 
 help: ## list the targets
@@ -75,13 +75,16 @@ conform: $(VENV)/.full ## the conformance suite alone, on every store
 
 # --- long runs --------------------------------------------------------------------------------------------------------
 
-campaign: machine kills ## the long random runs that the docs quote
+campaign: machine kills fleet ## the long random runs that the docs quote
 
 machine: $(VENV)/.full ## campaign: the state machine against every store
 	$(PY) -m tests.campaign $(ARGS)
 
 kills: $(VENV)/.full ## campaign: processes on one SQLite file, killed again and again
 	$(PY) -m tests.kills $(ARGS)
+
+fleet: $(VENV)/.full ## campaign: whole workers, supervisors and children, killed again and again
+	$(PY) -m tests.fleet $(ARGS)
 
 mutants: $(VENV)/.full ## apply deliberate bugs one at a time and show that the suite kills each
 	$(PY) -m tests.mutants $(ARGS)

@@ -25,11 +25,14 @@ class Tally:
 
     def __init__(self) -> None:
         self.kinds: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
         self.endings: dict[Ref, list[str]] = {}
         self.losses: Counter[Ref] = Counter()
 
     def add(self, event: Event) -> None:
         self.kinds[event.kind.value] += 1
+        if event.reason is not None:
+            self.reasons[event.reason] += 1
         if event.job_id is None:
             return
         ref = (event.tenant, event.job_id)

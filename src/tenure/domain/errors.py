@@ -9,6 +9,11 @@
     │   ├── SchemaTooNew        written by a newer Tenure
     │   └── OutcomeUnknown      a call may or may not have taken effect
     ├── Unsupported             a capability this store doesn't have
+    ├── NotReady                used before it was set up, or where it can't be
+    ├── EnqueueFailed           some of many jobs weren't taken in
+    ├── JobFailed               a job ended badly; its result was waited for
+    ├── ResultTimeout           a result didn't come in time; the job goes on
+    ├── ResultGone              the job succeeded, its result is past its time
     └── Refused                 an expected "no": stores return it as a value, one per item
         ├── about leases        JobNotFound LeaseLost JobCancelled JobFinished LeaseExpired
         ├── about enqueue       IdConflict IdempotencyMismatch GroupNeedsKeyed GroupRequired
@@ -16,11 +21,17 @@
         ├── about commands      NotPending NotDeadLettered AlreadyReplayed KeyHeld
         ├── about documents     VersionConflict ModeConflict
         ├── about the feed      CursorExpired
+        ├── about blobs         BlobNotFound (in tenure.blobs; a damaged one is a StoreError, BlobDamaged)
         └── about the store     StoreFrozen NotFrozen StoreNotEmpty
 
 A `Refused` is a value first: two of the same type and arguments are equal. It is an exception too, so that
 whoever asked for exactly one thing can raise what the store answered.
 """
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tenure.domain.job import Failure
 
 
 class TenureError(Exception):
@@ -33,6 +44,39 @@ class InvalidValue(TenureError, ValueError):
 
 class Unsupported(TenureError):
     """The store lacks a capability that was asked for; raised when configured, not when used."""
+
+
+class NotReady(TenureError):
+    """Used before it was set up, or where it can't be: the message says what to do first."""
+
+
+class EnqueueFailed(TenureError):
+    """Some jobs of a batch were refused; the others are in. `results` has a handle or the refusal of each, in order."""
+
+    def __init__(self, results: "list[Any]") -> None:
+        refused = [result for result in results if isinstance(result, Refused)]
+        reasons = "; ".join(sorted({str(reason) for reason in refused}))
+        super().__init__(f"{len(refused)} of {len(results)} jobs were refused: {reasons}")
+        self.results = results
+
+
+class JobFailed(TenureError):
+    """The job ended badly. `reason` is why (error, timeout, exhausted, …), `error` what its last attempt raised."""
+
+    def __init__(self, id: str, reason: str, error: "Failure | None" = None) -> None:
+        detail = "" if error is None else f": {error.family}: {error.message}" if error.message else f": {error.family}"
+        super().__init__(f"job {id} failed ({reason}){detail}")
+        self.id = id
+        self.reason = reason
+        self.error = error
+
+
+class ResultTimeout(TenureError, TimeoutError):
+    """The result didn't come in time. The job isn't cancelled by that."""
+
+
+class ResultGone(TenureError):
+    """The job succeeded, but its result was kept only for its `result_ttl`."""
 
 
 class StoreError(TenureError):

@@ -6,8 +6,9 @@ raises a `StoreError`. All times and durations are integer milliseconds.
 """
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -36,7 +37,7 @@ from tenure.domain.calls import (
     Swept,
 )
 from tenure.domain.errors import Refused
-from tenure.domain.job import NewJob, Ref
+from tenure.domain.job import NewJob, Ref, Token
 from tenure.domain.names import Ms
 
 Clock = Callable[[], Ms]
@@ -139,6 +140,29 @@ class Store(Protocol):
 
     async def load(self, items: Sequence[DumpItem]) -> int | Refused:
         """Writes dumped items verbatim into an empty frozen store; may be repeated."""
+
+
+class Transaction(Protocol):
+    """A store's transaction that user code writes in too. Blocking: its calls belong into a thread."""
+
+    @property
+    def connection(self) -> Any:
+        """For the user's own statements."""
+
+    def check(self, token: Token) -> Refused | None:
+        """Why the holder of a token may not end its lease; None when it may."""
+
+    def settle(self, settlements: Sequence[Settle]) -> list[Settled | Refused]: ...
+
+
+class JoiningStore(Store, Protocol):
+    """A store that can work inside a user's transaction (`capabilities.user_transactions`)."""
+
+    def enqueue_in(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
+        """Enqueues in the transaction that the caller has open, in the caller's thread."""
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction for a handler's writes and the end of its lease."""
 
 
 def queue_topic(queue: str) -> str:

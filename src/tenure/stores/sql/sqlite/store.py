@@ -4,12 +4,15 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from tenure.domain.calls import Swept
+from tenure.domain import model
+from tenure.domain.calls import Enqueued, Swept
 from tenure.domain.errors import Refused, StoreUnavailable
+from tenure.domain.job import NewJob
 from tenure.domain.model import Unit
 from tenure.domain.names import Ms
 from tenure.domain.store import EVERYTHING, Capabilities, Clock, ClockFloor
@@ -18,7 +21,9 @@ from tenure.stores.clock import system_clock
 from tenure.stores.hints import Hints
 from tenure.stores.sql.sqlite import hot
 from tenure.stores.sql.sqlite.file import StoreFile, translated
+from tenure.stores.sql.sqlite.joined import run_joined
 from tenure.stores.sql.sqlite.tables import SqliteTables
+from tenure.stores.sql.sqlite.transaction import SqliteTransaction
 from tenure.stores.sql.sqlite.verify import verify
 from tenure.stores.sql.sqlite.wake import Wake
 from tenure.stores.sql.sqlite.writer import Writer
@@ -59,7 +64,7 @@ class SqliteStore(ModelStore):
             survives_process_crash=True,
             survives_power_loss=True,
             survives_failover=False,
-            user_transactions=False,
+            user_transactions=True,
             multi_process=True,
             multi_host=False,
             exact_depth=True,
@@ -103,6 +108,22 @@ class SqliteStore(ModelStore):
         self._opened().wake.listen()
         return await super().wait(topics, timeout_seconds)
 
+    def enqueue_in(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
+        """Enqueues in the transaction that the caller has open on this file; nobody is told before it commits."""
+        return run_joined(self._file, self._clock, connection, lambda unit: model.enqueue(unit, jobs))
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[SqliteTransaction]:
+        """A transaction on this file for a handler's own writes, and the end of its lease with them."""
+        opened = SqliteTransaction(self._file, self._clock)
+        await asyncio.to_thread(opened.begin)
+        try:
+            yield opened
+            await asyncio.to_thread(opened.commit)
+        finally:
+            await asyncio.shield(asyncio.to_thread(opened.close))
+        self._opened().kept({EVERYTHING})
+
     async def verify(self) -> list[str]:
         """Differences between records and what is derived from them; none in a sound store."""
         opened = self._opened()
@@ -133,10 +154,11 @@ class _Open:
         self.pool = ThreadPoolExecutor(1, "tenure-sqlite-reader")
         self._hints = hints
         self.wake = Wake(file, lambda: hints.tell((EVERYTHING,)))
-        self.writer = Writer(file, clock, self._kept, lambda: hints.jobs_awaited)
+        self.writer = Writer(file, clock, self.kept, lambda: hints.jobs_awaited)
         self._tables: SqliteTables | None = None
 
-    def _kept(self, topics: set[str]) -> None:
+    def kept(self, topics: set[str]) -> None:
+        """Tells whoever waits, here and in other processes."""
         if topics:
             self._hints.tell(topics)
             self.wake.tell()

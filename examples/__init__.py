@@ -1,0 +1,1 @@
+"""Examples: small apps to read, run and take from."""

@@ -1,0 +1,1 @@
+"""A music library: sound files are taken in, then drawn."""

@@ -1,0 +1,1 @@
+"""A shop: mails, pictures, texts and webhooks."""

@@ -1,0 +1,46 @@
+"""What no codec may let through."""
+
+import math
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+from tenure.domain.errors import InvalidValue
+
+MAX_DEPTH = 64
+
+SMALLEST, LARGEST = -(1 << 63), (1 << 64) - 1
+
+_SCALARS = (str, bytes, bool, type(None))
+
+
+def check(value: Any, depth: int = 1) -> None:
+    """Refuses nesting beyond 64 levels, and numbers that no other reader understands."""
+    if depth > MAX_DEPTH:
+        raise InvalidValue(f"payload: nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, _SCALARS):
+        return
+    if isinstance(value, int):
+        if not SMALLEST <= value <= LARGEST:
+            raise InvalidValue("payload: an integer beyond 64 bits would be rounded elsewhere; send it as a string")
+        return
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidValue(f"payload: {value} isn't a JSON number; send None or a string instead")
+        return
+    for content in _contents(value):
+        check(content, depth + 1)
+
+
+def _contents(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return chain(value, value.values())
+    if isinstance(value, list | tuple | set | frozenset):
+        return value
+    if isinstance(value, msgspec.Struct):
+        return (getattr(value, field) for field in value.__struct_fields__)
+    if hasattr(value, "__dataclass_fields__"):
+        return (getattr(value, field) for field in value.__dataclass_fields__)
+    return ()

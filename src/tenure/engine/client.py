@@ -1,0 +1,160 @@
+"""The producer's side of a store: enqueues of many callers leave together, and unknown outcomes are asked again."""
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from tenure.domain.calls import Enqueued
+from tenure.domain.errors import OutcomeUnknown, Refused, StoreError
+from tenure.domain.job import NewJob
+from tenure.domain.store import Store
+
+FLUSH_JOBS = 500
+FLUSH_BYTES = 4 * 1024 * 1024
+WAITING_JOBS = 10_000
+"""Jobs that may wait to be sent; beyond it `enqueue` waits too."""
+
+DEADLINE_SECONDS = 30.0
+"""How long an unknown outcome is asked about before the caller is told."""
+RETRY_SECONDS = (0.05, 2.0)
+
+Reply = Enqueued | Refused
+
+log = logging.getLogger("tenure.client")
+
+
+class Sending:
+    """Some jobs of one caller, on their way."""
+
+    def __init__(self, jobs: Sequence[NewJob]) -> None:
+        self.jobs = jobs
+        self.size = sum(len(job.payload) for job in jobs)
+        self.replies: asyncio.Future[list[Reply]] = asyncio.get_running_loop().create_future()
+
+    def fail(self, error: BaseException) -> None:
+        """Tells the caller, unless it knows already. Of an unknown outcome it learns its own jobs only."""
+        if not self.replies.done():
+            own = OutcomeUnknown(tuple(job.id for job in self.jobs)) if isinstance(error, OutcomeUnknown) else error
+            self.replies.set_exception(own)
+
+
+class Enqueuer:
+    """Natural batching: while one call to the store is on its way, the jobs that come collect and leave together.
+
+    An idle process sends at once. Belongs to one event loop.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._waiting: deque[Sending] = deque()
+        self._jobs_waiting = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self._flusher: asyncio.Task[None] | None = None
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Reply]:
+        """A reply per job, in order, once all are durable or refused. A cancelled caller leaves its jobs on their way.
+
+        Raises a `StoreError` when the store can't take them, `OutcomeUnknown` when nobody can say whether it did.
+        """
+        sent = [await self._put(part) for part in _parts(jobs)]
+        replies = await asyncio.shield(asyncio.gather(*(sending.replies for sending in sent)))
+        return [reply for part in replies for reply in part]
+
+    async def atomic(self, jobs: Sequence[NewJob]) -> list[Reply]:
+        """All are created, or none; never together with others' jobs."""
+        return await persist(self.store, jobs, atomic=True)
+
+    async def _put(self, jobs: Sequence[NewJob]) -> Sending:
+        while self._jobs_waiting >= WAITING_JOBS:
+            self._room.clear()
+            await self._room.wait()
+        sending = Sending(jobs)
+        self._waiting.append(sending)
+        self._jobs_waiting += len(jobs)
+        if self._flusher is None or self._flusher.done():
+            self._flusher = asyncio.create_task(self._flush(), name="tenure-enqueuer")
+        return sending
+
+    async def close(self) -> None:
+        """Waits for what is on its way."""
+        if self._flusher is not None:
+            await asyncio.shield(self._flusher)
+
+    async def _flush(self) -> None:
+        while self._waiting:
+            batch = self._take()
+            try:
+                await self._send(batch)
+            except BaseException as error:
+                for sending in batch:
+                    sending.fail(error)
+                if not isinstance(error, Exception):
+                    raise
+
+    def _take(self) -> list[Sending]:
+        batch = [self._waiting.popleft()]
+        jobs, size = len(batch[0].jobs), batch[0].size
+        while self._waiting:
+            following = self._waiting[0]
+            jobs, size = jobs + len(following.jobs), size + following.size
+            if jobs > FLUSH_JOBS or size > FLUSH_BYTES:
+                break
+            batch.append(self._waiting.popleft())
+        self._jobs_waiting -= sum(len(sending.jobs) for sending in batch)
+        self._room.set()
+        return batch
+
+    async def _send(self, batch: list[Sending]) -> None:
+        """One call for all. A batch that breaks for its data is halved until whoever broke it is alone."""
+        try:
+            replies = await persist(self.store, [job for sending in batch for job in sending.jobs])
+        except StoreError:
+            raise
+        except Exception:
+            if len(batch) == 1:
+                raise
+            middle = len(batch) // 2
+            for half in (batch[:middle], batch[middle:]):
+                try:
+                    await self._send(half)
+                except Exception as error:
+                    for sending in half:
+                        sending.fail(error)
+            return
+        start = 0
+        for sending in batch:
+            end = start + len(sending.jobs)
+            if not sending.replies.done():
+                sending.replies.set_result(replies[start:end])
+            start = end
+
+
+def _parts(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
+    """A caller's jobs in order, as many at a time as one flush may carry."""
+    start = size = 0
+    for end, job in enumerate(jobs):
+        if end > start and (end - start == FLUSH_JOBS or size + len(job.payload) > FLUSH_BYTES):
+            yield jobs[start:end]
+            start, size = end, 0
+        size += len(job.payload)
+    if start < len(jobs):
+        yield jobs[start:]
+
+
+async def persist(store: Store, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[Reply]:
+    """Enqueues; while the outcome is unknown, asks again with the same jobs, which is safe (§5a)."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + DEADLINE_SECONDS
+    wait, longest = RETRY_SECONDS
+    while True:
+        try:
+            return await store.enqueue(jobs, atomic=atomic)
+        except OutcomeUnknown as error:
+            if loop.time() + wait > deadline:
+                raise OutcomeUnknown(tuple(job.id for job in jobs)) from error
+            log.warning("the outcome of an enqueue is unknown; asking again in %.2f s", wait)
+        await asyncio.sleep(wait * random.uniform(0.5, 1))
+        wait = min(2 * wait, longest)

@@ -1,0 +1,225 @@
+"""A job type: a handler with its options, and the typed ways to enqueue it."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
+
+from tenure.domain import names
+from tenure.domain.errors import InvalidValue, NotReady
+from tenure.domain.job import NewJob, Parent
+from tenure.engine.context import Context
+from tenure.engine.durations import milliseconds
+from tenure.engine.options import CALL_OPTIONS, JOB_OPTIONS, JobOptions, Options, check_names, merged, new_job
+from tenure.engine.signature import HandlerSignature
+
+if TYPE_CHECKING:
+    from tenure.engine.app import Tenure
+    from tenure.engine.handle import Handle
+    from tenure.engine.sync import SyncWays
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Call(Generic[R_co]):
+    """A job with its arguments, not yet enqueued: `send_email.build(...)`."""
+
+    def __init__(self, definition: "Definition[Any, R_co]", arguments: dict[str, Any], options: Options) -> None:
+        self.definition = definition
+        self.arguments = arguments
+        self.options = options
+
+    def __repr__(self) -> str:
+        return f"<call of {self.definition.name}>"
+
+    def new_job(self, app: "Tenure", tenant: str, id: str, parents: tuple[Parent, ...] = ()) -> NewJob:
+        """The job as the store takes it; everything that can be refused without the store is refused here."""
+        definition, options = self.definition, merged(self.definition.declared, self.options)
+        codec = app.codecs.get(options.get("codec", "json"))
+        signature = definition.signature
+        return new_job(
+            tenant=tenant,
+            id=id,
+            job_type=definition.name,
+            payload=signature.encode(self.arguments, codec),
+            codec=codec.name,
+            arguments=lambda: signature.with_defaults(self.arguments),
+            options=options,
+            parents=parents,
+        )
+
+
+class Ways(Generic[P, R]):
+    """How a job type can be enqueued, under some options."""
+
+    def __init__(self, definition: "Definition[P, R]", options: Options) -> None:
+        self._definition = definition
+        self._options = options
+
+    def options(self, **options: Unpack[Options]) -> "Ways[P, R]":
+        """The same with these options over the declared ones: `.options(delay=60).enqueue(...)`."""
+        check_names(options, CALL_OPTIONS, f"{self._definition.name}.options()")
+        return Ways(self._definition, merged(self._options, options))
+
+    def build(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """The job with its arguments, for `app.enqueue`, `app.enqueue_many`, flows and schedules."""
+        definition = self._definition
+        return Call(definition, definition.signature.bind(args, kwargs), self._options)
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> "Handle[R]":
+        """Puts the job into its queue; it is durable when this returns."""
+        return await self._definition.app.enqueue(self.build(*args, **kwargs))
+
+    async def call(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Enqueues the job and waits for its result.
+
+        Raises `JobFailed`, `JobCancelled`, or `ResultTimeout` after `call_timeout` (default 60 s).
+        """
+        handle = await self.enqueue(*args, **kwargs)
+        return await handle.result(timeout=self._options.get("call_timeout", 60))
+
+    @property
+    def app(self) -> "Tenure":
+        """The app that the job belongs to."""
+        return self._definition.app
+
+    @property
+    def sync(self) -> "SyncWays[P, R]":
+        """The same from code without an event loop."""
+        from tenure.engine.sync import SyncWays
+
+        return SyncWays(self)
+
+
+class Definition(Ways[P, R]):
+    """A job type. Calling it calls the function itself, here and now."""
+
+    def __init__(self, function: Callable[..., Any], options: JobOptions, handled: bool = True) -> None:
+        check_names(options, JOB_OPTIONS, "job")
+        own = dict(options)
+        self.function = function
+        self.handled = handled
+        """False for a stub: typed, but run elsewhere."""
+        self.name = names.name("job type", str(own.pop("name", None) or getattr(function, "__name__", "")))
+        self.executor = _executor(self.name, function, own.pop("executor", None))
+        self.limits = _limits(self.name, self.executor, own.pop("memory", None), own.pop("cpu", None))
+        """(MiB of memory, seconds of processor time) of a handler in a process."""
+        self.declared = cast(Options, own)
+        """The options it was declared with."""
+        self.signature = HandlerSignature(self.name, function)
+        self._apps: list[Tenure] = []
+        self.__doc__ = function.__doc__
+        super().__init__(self, Options())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<job {self.name}>"
+
+    @property
+    def queue(self) -> str:
+        return self.declared.get("queue", "default")
+
+    @property
+    def app(self) -> "Tenure":
+        """The app that the job belongs to."""
+        if len(self._apps) == 1:
+            return self._apps[0]
+        if not self._apps:
+            raise NotReady(f"job {self.name} belongs to no app yet: call app.include(jobs) with its Jobs first")
+        raise NotReady(f"job {self.name} belongs to {len(self._apps)} apps: use app.enqueue({self.name}.build(...))")
+
+    def joined(self, app: "Tenure") -> None:
+        """Notes that an app has this job type."""
+        if app not in self._apps:
+            self._apps.append(app)
+
+
+def _executor(name: str, function: Callable[..., Any], asked: Any) -> str:
+    is_async = inspect.iscoroutinefunction(function)
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        raise InvalidValue(f"job {name}: a generator has no single result; return a value instead of yielding")
+    if asked is None:
+        return "inline" if is_async else "thread"
+    if asked not in ("inline", "thread", "process"):
+        raise InvalidValue(f"job {name}: executor {asked!r}: give 'inline', 'thread' or 'process'")
+    if asked == "thread" and is_async:
+        raise InvalidValue(
+            f"job {name}: an async function runs inline or in a process; make it a plain def for threads"
+        )
+    if asked == "inline" and not is_async:
+        raise InvalidValue(f"job {name}: a plain function would block the event loop; use 'thread' or 'process'")
+    return str(asked)
+
+
+def _limits(name: str, executor: str, memory: Any, cpu: Any) -> tuple[int | None, float | None]:
+    if (memory is not None or cpu is not None) and executor != "process":
+        raise InvalidValue(f"job {name}: memory and cpu can be limited in a process only; add executor='process'")
+    if memory is not None:
+        names.integer("memory", memory, 1, 1 << 20)
+    return memory, None if cpu is None else milliseconds("cpu", cpu) / 1_000
+
+
+class Jobs:
+    """Job types of one module, to be included in an app: `jobs = Jobs()`, `@jobs.job`, `app.include(jobs)`."""
+
+    def __init__(self) -> None:
+        self._definitions: dict[str, Definition[Any, Any]] = {}
+
+    @overload
+    def job(self, function: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Definition[P, R]: ...
+    @overload
+    def job(self, function: Callable[Concatenate[Context, P], R], /) -> Definition[P, R]: ...
+    @overload
+    def job(self, function: Callable[P, Awaitable[R]], /) -> Definition[P, R]: ...
+    @overload
+    def job(self, function: Callable[P, R], /) -> Definition[P, R]: ...
+    @overload
+    def job(self, **options: Unpack[JobOptions]) -> "Declare": ...
+    def job(self, *function: Any, **options: Any) -> Any:
+        """Declares a job type: `@app.job` or `@app.job(queue="mail", …)`."""
+        if not function:
+            return Declare(self, cast(JobOptions, options))
+        return self._declare(function[0], JobOptions())
+
+    def stub(self, **options: Unpack[JobOptions]) -> "Declare":
+        """Declares a typed job type without its handler, for producers: the function's body is never run."""
+        return Declare(self, options, handled=False)
+
+    def _declare(self, function: Callable[..., Any], options: JobOptions, handled: bool = True) -> Definition[Any, Any]:
+        definition: Definition[Any, Any] = Definition(function, options, handled)
+        self._add(definition)
+        return definition
+
+    def _add(self, definition: Definition[Any, Any]) -> None:
+        if definition.name in self._definitions:
+            raise InvalidValue(f"job {definition.name} is declared twice: give one of them another name=")
+        self._definitions[definition.name] = definition
+
+    @property
+    def definitions(self) -> Mapping[str, Definition[Any, Any]]:
+        """The job types by name."""
+        return self._definitions
+
+
+class Declare:
+    """`@app.job(…)` with its options, about to get its function."""
+
+    def __init__(self, home: Jobs, options: JobOptions, handled: bool = True) -> None:
+        check_names(options, JOB_OPTIONS, "@job")
+        self._home = home
+        self._options = options
+        self._handled = handled
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Definition[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Definition[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]], /) -> Definition[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Definition[P, R]: ...
+    def __call__(self, function: Callable[..., Any], /) -> Any:
+        return self._home._declare(function, self._options, self._handled)

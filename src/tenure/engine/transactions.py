@@ -1,0 +1,82 @@
+"""In the user's transaction: jobs that are enqueued with other writes, and handlers whose writes end their job."""
+
+import asyncio
+import contextvars
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+from tenure.blobs.spill import Body
+from tenure.domain.calls import Enqueued, Settle
+from tenure.domain.errors import NotReady, Refused, Unsupported
+from tenure.domain.job import NewJob
+from tenure.domain.store import JoiningStore, Store
+from tenure.engine.bodies import to_settle
+
+if TYPE_CHECKING:
+    from tenure.engine.context import Context
+    from tenure.engine.definition import Call
+
+LONGEST_SECONDS = 5.0
+"""How long a handler may keep a transaction open: on SQLite every other writer waits for it."""
+
+_INSIDE: contextvars.ContextVar[bool] = contextvars.ContextVar("tenure-transaction", default=False)
+
+
+def joining(store: Store) -> JoiningStore:
+    """The store, if it can work inside a user's transaction."""
+    if not store.capabilities.user_transactions:
+        raise Unsupported(f"the {store.capabilities.name} store can't join a transaction of yours")
+    return cast(JoiningStore, store)
+
+
+def enqueue_joined(store: Store, connection: Any, job: NewJob) -> Enqueued | Refused:
+    """Enqueues in the caller's open transaction, in the caller's thread."""
+    (reply,) = joining(store).enqueue_in(connection, [job])
+    return reply
+
+
+def refuse_inside() -> None:
+    """A plain enqueue inside a handler's transaction would wait for that transaction to end."""
+    if _INSIDE.get():
+        raise NotReady("inside ctx.transaction() this would wait for the transaction itself: use tx.enqueue(...)")
+
+
+class HandlerTransaction:
+    """What `async with ctx.transaction() as tx` gives."""
+
+    def __init__(self, context: "Context", connection: Any) -> None:
+        self._context = context
+        self.connection = connection
+        """For the handler's own statements."""
+        self.result: Any = None
+        """The job's result."""
+
+    def enqueue(self, call: "Call[Any]") -> Any:
+        """Enqueues a job in the same transaction."""
+        return self._context.enqueue(call)
+
+
+@asynccontextmanager
+async def transaction(context: "Context") -> AsyncIterator[HandlerTransaction]:
+    """A handler's writes and its job's success, together. The token is checked first, and again at the commit."""
+    claimed, app = context.claimed, context.app
+    store = joining(await app.opened())
+    if context.settled:
+        raise NotReady("this job has already ended by a transaction")
+    async with asyncio.timeout(LONGEST_SECONDS), store.transaction() as inner:
+        refused = await asyncio.to_thread(inner.check, claimed.token)
+        if refused is not None:
+            raise refused
+        joined = HandlerTransaction(context, inner.connection)
+        inside = _INSIDE.set(True)
+        try:
+            yield joined
+        finally:
+            _INSIDE.reset(inside)
+        body = app.codecs.get("json").encode(joined.result)
+        success = await to_settle(app, context.tenant, context.id, Body(body, "json"), context.carried)
+        (reply,) = await asyncio.to_thread(inner.settle, [Settle(claimed.token, success)])
+        if isinstance(reply, Refused):
+            raise reply
+    context.settled = True

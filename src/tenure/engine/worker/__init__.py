@@ -1,0 +1,1 @@
+"""The worker: one loop that claims and settles, and the small loops beside it."""

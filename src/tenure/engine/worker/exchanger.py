@@ -1,0 +1,271 @@
+"""The one loop that claims and settles.
+
+While a call is on its way, handlers that end collect and leave with the next one, which also claims as many jobs as
+there are slots: under load one round trip does it all, and an idle worker settles at once.
+"""
+
+import asyncio
+import logging
+import os
+import random
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from tenure.domain.calls import Claim, Claimed, ClaimedJob, Cursor, Fail, Settle, Settled
+from tenure.domain.errors import LeaseExpired, Refused, StoreError
+from tenure.domain.job import Failure
+from tenure.domain.names import Ms
+from tenure.domain.store import Store, queue_topic
+from tenure.engine.worker.clock import boottime
+from tenure.engine.worker.forks import leave_if_forked
+from tenure.engine.worker.hand import Hand, Hands
+
+BATCH = 500
+RETRY_SECONDS = (0.1, 5.0)
+
+log = logging.getLogger("tenure.worker")
+
+
+class Ended(NamedTuple):
+    """A job whose lease is to be ended so."""
+
+    settle: Settle
+    deadline: float
+    hand: Hand | None = None
+
+    def late(self, now: float) -> bool:
+        """Whether the lease may be someone else's by now, so that nothing is to be settled."""
+        return now >= (self.deadline if self.hand is None else self.hand.deadline)
+
+
+class ClaimTerms(NamedTuple):
+    """What every claim of this worker says."""
+
+    worker: str
+    ttl: Ms
+    grace: Ms
+    tenants: tuple[str, ...] | None
+    poll: tuple[float, float]
+    """Seconds between looks while nothing comes: first, and at most."""
+
+
+class Exchanger:
+    """Claims at most as many jobs as there are free slots, and never prefetches."""
+
+    def __init__(
+        self,
+        store: Store,
+        hands: Hands,
+        terms: ClaimTerms,
+        queues: tuple[str, ...],
+        take: Callable[[ClaimedJob, float], None],
+        answered: Callable[[Ended, Settled | Refused], None],
+    ) -> None:
+        self._store = store
+        self._hands = hands
+        self._terms = terms
+        self._topics = [queue_topic(queue) for queue in queues]
+        self._take = take
+        self._answered = answered
+        self._ended: deque[Ended] = deque()
+        self._wake = asyncio.Event()
+        self._cursor = Cursor(tenant=random.choice("0123456789abcdefghijklmnopqrstuvwxyz"))
+        self._claiming = True
+        self._closing = False
+        self._due = True
+        self._asked_idle = False
+        self._due_at = 0.0
+        self._poll = terms.poll[0]
+        self._claim_id: bytes | None = None
+        self._pid = os.getpid()
+        self.idle = asyncio.Event()
+        """Set while the last claim came back empty and nothing is in hand."""
+
+    def settle(self, ended: Ended) -> None:
+        """Queues the end of a lease."""
+        self._ended.append(ended)
+        self._wake.set()
+
+    def stop_claiming(self) -> None:
+        self._claiming = False
+        self._wake.set()
+
+    def claim_soon(self) -> None:
+        """Slots or jobs may be there: look again."""
+        self._due = True
+        self._wake.set()
+
+    def look_for_idle(self) -> None:
+        """Sets `idle` by what the next claim finds; one that is on its way already says nothing."""
+        self._asked_idle = True
+        self.idle.clear()
+        self.claim_soon()
+
+    def close(self) -> None:
+        """Lets `run` end once everything is settled. It is never cancelled: a call on its way may be taking jobs."""
+        self._claiming = False
+        self._closing = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until it is closed."""
+        listener = asyncio.create_task(self._listen(), name="tenure-listener")
+        try:
+            while True:
+                await self._until_due()
+                if self._closing and not self._ended:
+                    return
+                await self._turn()
+        finally:
+            self._closing = True
+            listener.cancel()
+            with suppress(asyncio.CancelledError):
+                await listener
+
+    async def _listen(self) -> None:
+        """Hints: something may have become claimable. A cancel may be lost to a hint of the same moment."""
+        while not self._closing:
+            try:
+                if await self._store.wait(self._topics, 30):
+                    self.claim_soon()
+            except StoreError as error:
+                log.debug("no hints: %s", error)
+                await asyncio.sleep(self._terms.poll[1])
+
+    async def _until_due(self) -> None:
+        while not self._ended and not self._may_claim() and not self._closing:
+            self._wake.clear()
+            delay = max(0.0, self._due_at - boottime()) if self._has_room() else None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await self._wake.wait()
+
+    def _may_claim(self) -> bool:
+        return self._has_room() and (self._due or boottime() >= self._due_at)
+
+    def _has_room(self) -> bool:
+        return self._claiming and bool(self._hands.free) and bool(self._hands.room())
+
+    async def _turn(self) -> None:
+        """One call: the ends that collected, and a claim if there is room."""
+        leave_if_forked(self._pid)
+        batch = [self._ended.popleft() for _ in range(min(len(self._ended), BATCH))]
+        request = self._request()
+        if request is not None:
+            self._due = self._asked_idle = False  # whoever asks from here on asks for the next one
+        batch, sent, settled, claimed = await self._call(batch, request)
+        for ended, reply in zip(batch, settled, strict=True):
+            self._answered(ended, reply)
+        if request is not None:
+            self._claim_id = None
+            self._got(request, claimed, sent)
+
+    def _request(self) -> Claim | None:
+        if not self._has_room():
+            return None
+        if self._claim_id is None:
+            self._claim_id = os.urandom(16)
+        terms = self._terms
+        return Claim(
+            claim_id=self._claim_id,
+            worker=terms.worker,
+            queues=self._hands.room(),
+            n=min(self._hands.free, 1_000),
+            ttl=terms.ttl,
+            grace=terms.grace,
+            cursor=self._cursor,
+            tenants=terms.tenants,
+        )
+
+    async def _call(
+        self, batch: list[Ended], request: Claim | None
+    ) -> tuple[list[Ended], float, list[Settled | Refused], Claimed | Refused | None]:
+        """Asks until there is an answer: the same again is safe (§5a). Also says when what was answered was sent."""
+        wait, longest = RETRY_SECONDS
+        while True:
+            batch, sent = self._in_time(batch), boottime()
+            try:
+                return batch, sent, *await self._send([ended.settle for ended in batch], request)
+            except StoreError as error:
+                log.warning("the store didn't answer, asking again in %.1f s: %s", wait, error)
+            await asyncio.sleep(wait * random.uniform(0.5, 1))
+            wait = min(2 * wait, longest)
+
+    def _in_time(self, batch: list[Ended]) -> list[Ended]:
+        """Those whose lease is still ours: what can't be any more isn't settled."""
+        now = boottime()
+        late = [ended for ended in batch if ended.late(now)]
+        if not late:
+            return batch
+        log.warning("%d leases ended before their outcome could be settled; the jobs will run again", len(late))
+        for ended in late:
+            self._answered(ended, LeaseExpired())
+        return [ended for ended in batch if not ended.late(now)]
+
+    async def _send(
+        self, settles: list[Settle], request: Claim | None
+    ) -> tuple[list[Settled | Refused], Claimed | Refused | None]:
+        """One call. A batch that breaks for its data is sent one by one, so that the guilty one harms nobody else."""
+        try:
+            return await self._together(settles, request)
+        except StoreError:
+            raise
+        except Exception:
+            if not settles:
+                raise
+            log.exception("%d outcomes can't be settled together", len(settles))
+        settled = [await self._alone(settle) for settle in settles]
+        return settled, None if request is None else await self._store.claim(request)
+
+    async def _alone(self, settle: Settle) -> Settled | Refused:
+        try:
+            (reply,) = await self._store.settle([settle])
+        except StoreError:
+            raise
+        except Exception as error:
+            failure = Failure.clip("InvalidOutcome", f"what came of it can't be kept: {error}")
+            (reply,) = await self._store.settle([Settle(settle.token, Fail(failure, "invalid_outcome"))])
+        return reply
+
+    async def _together(
+        self, settles: list[Settle], request: Claim | None
+    ) -> tuple[list[Settled | Refused], Claimed | Refused | None]:
+        if request is None:
+            return (await self._store.settle(settles) if settles else []), None
+        if not settles:
+            return [], await self._store.claim(request)
+        exchanged = await self._store.exchange(settles, request)
+        return exchanged.settled, exchanged.claimed
+
+    def _got(self, request: Claim, claimed: Claimed | Refused | None, sent: float) -> None:
+        if not isinstance(claimed, Claimed):
+            log.warning("the store gives no jobs: %s", claimed)
+            self._rest(None)
+            return
+        self._cursor = claimed.cursor
+        for job in claimed.jobs:
+            self._take(job, sent - _age(job, claimed.now))
+        if claimed.jobs:
+            self._poll = self._terms.poll[0]
+        if len(claimed.jobs) < request.n:
+            self._rest(claimed.wake_after)
+        else:
+            self._due = True
+        if claimed.jobs or self._hands or self._ended:
+            self.idle.clear()
+        elif not self._asked_idle:
+            self.idle.set()
+
+    def _rest(self, wake_after: Ms | None) -> None:
+        """Nothing more for now: the next look is when a job is due, or a poll later; a hint comes before that."""
+        delay = self._poll if wake_after is None else min(self._poll, wake_after / 1_000)
+        self._due_at = boottime() + delay
+        self._poll = min(2 * self._poll, self._terms.poll[1])
+
+
+def _age(claimed: ClaimedJob, now: Ms) -> float:
+    """Seconds since the lease was given: more than 0 when the claim was asked again and the first had arrived."""
+    lease = claimed.job.lease
+    return 0.0 if lease is None else (now - lease.until + lease.ttl) / 1_000

@@ -1,0 +1,138 @@
+"""The jobs a worker has in hand."""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Any
+
+from tenure.domain.calls import ClaimedJob
+from tenure.domain.job import Progress, Token
+from tenure.engine.context import Context
+from tenure.engine.definition import Definition
+from tenure.engine.worker.clock import boottime
+
+
+class Ending(StrEnum):
+    """Why a handler was told to end before it did by itself."""
+
+    CANCELLED = "cancelled"
+    """The job was cancelled and the token is dead."""
+    REQUESTED = "cancel_requested"
+    """The job was asked to end; it may still succeed."""
+    LOST = "lease_lost"
+    """The lease is someone else's, or nobody's: nothing may be settled."""
+    TIMEOUT = "timeout"
+    SHUTDOWN = "shutdown"
+
+
+class Hand:
+    """One job in hand: its lease as this worker knows it, and its handler."""
+
+    def __init__(self, claimed: ClaimedJob, definition: Definition[Any, Any], sent_at: float) -> None:
+        lease = claimed.job.lease
+        if lease is None:
+            raise AssertionError(f"job {claimed.job.ref} was claimed without a lease")
+        self.claimed = claimed
+        self.definition = definition
+        self.token: Token = claimed.token
+        self.ttl_seconds = lease.ttl / 1_000
+        self._deadline = sent_at + self.ttl_seconds
+        self.shared_deadline: Callable[[], float] | None = None
+        """What a supervisor that renews for this process has written down."""
+        self.started_at = boottime()
+        self.timeout_at = self.started_at + claimed.job.spec.timeout / 1_000
+        self.renew_at = sent_at + self.ttl_seconds / 3
+        self.ending: Ending | None = None
+        self.forced = False
+        """Whether it was cancelled, and not only told."""
+        self.progress: Progress | None = None
+        """What the handler said last and no renewal has carried yet."""
+        self.progress_at = 0.0
+        """When the next progress may be sent."""
+        self.context: Context | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.begun = False
+        """Whether its task has taken its first step."""
+
+    @property
+    def deadline(self) -> float:
+        """Until then the lease is certainly ours: counted from when the claim, or a renewal, was sent."""
+        return self._deadline if self.shared_deadline is None else max(self._deadline, self.shared_deadline())
+
+    def renewed(self, sent_at: float) -> None:
+        """A renewal that was sent then was granted."""
+        self._deadline = max(self._deadline, sent_at + self.ttl_seconds)
+        self.renew_at = sent_at + self.ttl_seconds / 3
+
+    def take_progress(self) -> Progress | None:
+        """What is to be sent of it; a renewal that fails puts it back."""
+        progress, self.progress = self.progress, None
+        return progress
+
+    @property
+    def queue(self) -> str:
+        return self.claimed.job.spec.queue
+
+    def __repr__(self) -> str:
+        return f"<{self.claimed.job.spec.job_type} {self.token.job_id} of {self.token.tenant}>"
+
+    def end(self, why: Ending, *, cancel: bool = True) -> None:
+        """Tells the handler to end, and cancels it unless it is only asked. The first reason that cancels it holds."""
+        if self.ending not in (None, Ending.REQUESTED, Ending.SHUTDOWN):
+            return
+        if self.ending is None or cancel:
+            self.ending = why
+        if self.context is not None:
+            self.context.cancelled.set(why.value)
+        if cancel and self.task is not None:
+            self.forced = True
+            if self.begun:  # a task that is cancelled before its first step never runs, not even to give its slot back
+                self.task.cancel()
+
+
+class Hands:
+    """All of them. Added to and taken from on the worker's loop; the renewer reads from its own thread."""
+
+    def __init__(self, concurrency: int, queues: dict[str, int | None]) -> None:
+        self._concurrency = concurrency
+        self._queues = queues
+        self._lock = threading.Lock()
+        self._held: dict[Token, Hand] = {}
+        self._by_queue: Counter[str] = Counter()
+        self.empty = asyncio.Event()
+        self.empty.set()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __iter__(self) -> Iterator[Hand]:
+        with self._lock:
+            return iter(list(self._held.values()))
+
+    def add(self, hand: Hand) -> None:
+        with self._lock:
+            self._held[hand.token] = hand
+        self._by_queue[hand.queue] += 1
+        self.empty.clear()
+
+    def remove(self, hand: Hand) -> None:
+        with self._lock:
+            del self._held[hand.token]
+        self._by_queue[hand.queue] -= 1
+        if not self._held:
+            self.empty.set()
+
+    @property
+    def free(self) -> int:
+        """How many more jobs may run at once."""
+        return max(0, self._concurrency - len(self._held))
+
+    def room(self) -> tuple[tuple[str, int | None], ...]:
+        """The queues that may give jobs now, each with how many at most."""
+        found = [
+            (queue, None if most is None else min(1_000, most - self._by_queue[queue]))
+            for queue, most in self._queues.items()
+        ]
+        return tuple((queue, most) for queue, most in found if most is None or most > 0)

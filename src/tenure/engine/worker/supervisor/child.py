@@ -1,0 +1,103 @@
+"""The child's main program: `python -m tenure.engine.worker.supervisor.child LINE MEMORY OPTIONS`."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import threading
+from typing import Any
+
+import msgspec
+
+from tenure.domain.errors import TenureError
+from tenure.engine.app import Tenure
+from tenure.engine.importing import import_app
+from tenure.engine.worker.supervisor.link import Link
+from tenure.engine.worker.supervisor.wire import Deadlines, Hello
+from tenure.engine.worker.worker import Worker
+
+MISUSED = 64
+"""The exit code of a child that could never start: trying again won't help."""
+ORPHANED = 75
+
+
+class ChildOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a child is told to serve. None leaves it to the app."""
+
+    target: str
+    name: str
+    slots: int
+    queues: dict[str, int | None] | None = None
+    concurrency: int | None = None
+    tenants: tuple[str, ...] | None = None
+    lease: float | None = None
+    grace: float | None = None
+    shutdown_grace: float = 30
+    announce: str | None = None
+    """What to say on stdout when it starts to work; `{worker}` stands for its name."""
+    log_level: str = "info"
+
+
+def main() -> int:
+    line = socket.socket(fileno=int(sys.argv[1]))
+    options = msgspec.json.decode(sys.argv[3], type=ChildOptions)
+    deadlines = Deadlines(int(sys.argv[2]), options.slots)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to everyone; the supervisor passes on SIGTERM
+    configure_logging(options.log_level)
+    try:
+        app = import_app(options.target)
+        if app.url is None:
+            raise TenureError(f"{options.target} has no store: give Tenure(...) a URL, or set TENURE_URL")
+        asyncio.run(work(app, options, line, deadlines))
+    except TenureError as error:
+        sys.stderr.write(f"tenure: {error}\n")
+        return MISUSED
+    return 0
+
+
+async def work(app: Tenure, options: ChildOptions, line: socket.socket, deadlines: Deadlines) -> None:
+    """Runs a worker until it is told to stop, or its supervisor is gone."""
+    queues: Any = options.queues
+    if queues is not None and all(most is None for most in queues.values()):
+        queues = list(queues)
+    worker = app.worker(
+        queues,
+        concurrency=options.concurrency,
+        tenants=options.tenants,
+        name=options.name,
+        lease=options.lease,
+        grace=options.grace,
+    )
+    if options.announce is not None:
+        line_to_say = options.announce.replace("{worker}", worker.name)
+        app.on("worker_started")(lambda _: _say(line_to_say))
+    hello = Hello(app.url or "", worker.name, app.settings.cancel_grace)
+    worker.kept_by(Link(line, deadlines, hello, lambda: orphaned(worker, app.settings.cancel_grace)))
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, lambda: worker.stop(hard=worker.stopping))
+    async with app:
+        await worker.run()
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def orphaned(worker: Worker, grace: float) -> None:
+    """Nobody renews any more: give back what can be given back, and end, whatever hangs."""
+    worker.stop(hard=True)
+    timer = threading.Timer(2 * grace + 1, os._exit, [ORPHANED])
+    timer.daemon = True
+    timer.start()
+
+
+def configure_logging(level: str) -> None:
+    import logging
+
+    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

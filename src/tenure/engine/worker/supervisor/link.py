@@ -1,0 +1,120 @@
+"""The child's side: it tells of every lease, and reads what became of it."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from itertools import count
+
+from tenure.domain.job import Token
+from tenure.engine.worker.clock import boottime
+from tenure.engine.worker.hand import Ending, Hand
+from tenure.engine.worker.renewer import PROGRESS_SECONDS
+from tenure.engine.worker.supervisor.wire import Deadlines, Done, Hello, Message, Said, Told, Took, frame, read_frame
+
+log = logging.getLogger("tenure.worker")
+
+
+class Link:
+    """Keeps leases by telling a supervisor of them. `gone` is called when the supervisor is."""
+
+    def __init__(self, line: socket.socket, deadlines: Deadlines, hello: Hello, gone: Callable[[], None]) -> None:
+        self._line = line
+        self._deadlines = deadlines
+        self._gone = gone
+        self._generations = count(1)
+        self._free = list(range(deadlines.slots))
+        self._held: dict[Token, tuple[int, int]] = {}
+        self._hands: dict[int, Hand] = {}
+        self._outbox: list[Message] = [hello]
+        self._writer: asyncio.StreamWriter | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._flushing = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._reading = asyncio.create_task(self._read(), name="tenure-link")
+
+    async def stop(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+        if self._writer is not None:
+            self._flush()
+            self._writer.close()
+
+    # Telling
+
+    def added(self, hand: Hand) -> None:
+        """Tells of a lease. What is told in one turn of the loop leaves before any handler of it starts."""
+        slot, generation = self._free.pop() if self._free else -1, next(self._generations)
+        self._held[hand.token] = (slot, generation)
+        self._hands[generation] = hand
+        hand.shared_deadline = lambda: self._deadlines.read(slot, generation)
+        job = hand.claimed.job
+        self._say(
+            Took(
+                slot,
+                generation,
+                hand.token,
+                job.spec.job_type,
+                hand.ttl_seconds,
+                hand.renew_at,
+                hand.timeout_at,
+                job.spec.timeout,
+                job.attempt,
+                job.spec.retry,
+            )
+        )
+
+    def removed(self, hand: Hand) -> None:
+        slot, generation = self._held.pop(hand.token, (-1, 0))
+        if generation:
+            del self._hands[generation]
+            hand.shared_deadline = None
+            if slot >= 0:
+                self._free.append(slot)
+            self._say(Done(generation))
+
+    def reported(self, hand: Hand) -> None:
+        """Progress leaves at once, at most twice a second; the last word of a burst goes with the next one."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._report, hand)  # a plain handler reports from its own thread
+
+    def _report(self, hand: Hand) -> None:
+        _, generation = self._held.get(hand.token, (-1, 0))
+        now = boottime()
+        if not generation or hand.progress is None:
+            return
+        if now < hand.progress_at:
+            asyncio.get_running_loop().call_later(hand.progress_at - now, self._report, hand)
+            return
+        progress, hand.progress = hand.progress, None
+        hand.progress_at = now + PROGRESS_SECONDS
+        self._say(Said(generation, progress.fraction, progress.message))
+
+    def _say(self, message: Message) -> None:
+        self._outbox.append(message)
+        if not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._writer is not None and self._outbox:
+            self._writer.write(frame(self._outbox))
+            self._outbox = []
+
+    # Hearing
+
+    async def _read(self) -> None:
+        reader, self._writer = await asyncio.open_connection(sock=self._line)
+        self._flush()
+        while (messages := await read_frame(reader)) is not None:
+            for message in messages:
+                hand = self._hands.get(message.generation) if isinstance(message, Told) else None
+                if hand is not None and isinstance(message, Told):
+                    hand.end(Ending(message.ending), cancel=message.cancel)
+        log.error("the supervisor is gone: this worker ends")
+        self._gone()

@@ -1,0 +1,331 @@
+"""The supervisor: starts worker processes, renews their leases, ends those that hang and starts others."""
+
+import asyncio
+import logging
+import os
+import random
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+import msgspec
+
+from tenure.domain.calls import Outcome, Release, Renewal, Renewed, Retry, Settle
+from tenure.domain.errors import JobCancelled, Refused, StoreError
+from tenure.domain.job import Failure, Progress
+from tenure.domain.names import MAX_BATCH
+from tenure.domain.store import Store
+from tenure.engine.worker.clock import boottime
+from tenure.engine.worker.hand import Ending
+from tenure.engine.worker.supervisor.child import MISUSED, ChildOptions
+from tenure.engine.worker.supervisor.wire import Deadlines, Done, Hello, Message, Said, Told, Took, frame, read_frame
+from tenure.stores.opening import open_store
+
+RESTART_SECONDS = (0.1, 30.0)
+"""How long to wait before a child that died is replaced: first, and at most."""
+LIVED_SECONDS = 10.0
+"""A child that lived so long has done nothing wrong: the next one starts at once."""
+LOOK_SECONDS = 0.2
+STOP_SECONDS = 10.0
+"""How long beyond its own graces a child that was told to stop may take."""
+SETTLE_SECONDS = 30.0
+
+log = logging.getLogger("tenure.supervisor")
+
+
+class Held:
+    """A lease that a child has in hand."""
+
+    def __init__(self, took: Took) -> None:
+        self.took = took
+        self.renew_at = took.renew_at
+        self.progress: Progress | None = None
+        self.told: tuple[Ending, float] | None = None
+        """What its handler was told, and when."""
+
+    @property
+    def kept(self) -> bool:
+        """Whether it is still to be renewed."""
+        return self.told is None or self.told[0] is Ending.REQUESTED
+
+
+class Child:
+    """One worker process and what it has in hand."""
+
+    def __init__(self, process: asyncio.subprocess.Process, line: socket.socket, deadlines: Deadlines) -> None:
+        self.process = process
+        self.line = line
+        self.deadlines = deadlines
+        self.held: dict[int, Held] = {}
+        self.hello: Hello | None = None
+        self.started_at = boottime()
+        self.guilty: tuple[int, Ending] | None = None
+        """The lease it was killed for."""
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def listen(self, heard: "Supervisor") -> None:
+        """Reads what it says, until it is gone."""
+        reader, self._writer = await asyncio.open_connection(sock=self.line)
+        while (messages := await read_frame(reader)) is not None:
+            for message in messages:
+                self._note(message, heard)
+        self._writer.close()
+
+    def _note(self, message: Message, heard: "Supervisor") -> None:
+        match message:
+            case Took():
+                self.held[message.generation] = Held(message)
+                heard.look()
+            case Done():
+                self.held.pop(message.generation, None)
+            case Said():
+                if message.generation in self.held:
+                    self.held[message.generation].progress = Progress(message.fraction, message.message)
+                    heard.look()
+            case Hello():
+                self.hello = message
+                heard.greeted(message)
+
+    def tell(self, held: Held, ending: Ending, *, cancel: bool) -> None:
+        held.told = (ending, boottime())
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.write(frame([Told(held.took.generation, ending.value, cancel)]))
+
+    def kill(self, held: Held, ending: Ending) -> None:
+        """Ends it for one job that wouldn't."""
+        if self.guilty is None:
+            self.guilty = (held.took.generation, ending)
+            with suppress(ProcessLookupError):
+                self.process.kill()
+
+
+class Supervisor:
+    """Keeps `processes` children at work until it is told to stop."""
+
+    def __init__(
+        self, options: ChildOptions, processes: int = 1, signalled: Callable[[int], None] | None = None
+    ) -> None:
+        self._options = options
+        self._processes = processes
+        self._signalled = signalled
+        """Told how many signals have asked it to stop."""
+        self._children: set[Child] = set()
+        self._store: Store | None = None
+        self._wake = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._signals = 0
+        self._code = 0
+        self._cancel_grace = 10.0
+
+    async def run(self) -> int:
+        """Until SIGTERM or SIGINT; the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        renewing = [asyncio.create_task(self._renew_loop()), asyncio.create_task(self._watch_loop())]
+        try:
+            await asyncio.gather(*(self._keep_one(self._name(place)) for place in range(self._processes)))
+        finally:
+            for task in renewing:
+                task.cancel()
+            await asyncio.gather(*renewing, return_exceptions=True)
+            if self._store is not None:
+                await self._store.close()
+        return self._code
+
+    def stop(self) -> None:
+        """Tells the children to stop; asked again, to stop at once."""
+        self._signals += 1
+        self._stopping.set()
+        if self._signalled is not None:
+            self._signalled(self._signals)
+        for child in self._children:
+            with suppress(ProcessLookupError):
+                child.process.terminate()
+
+    def look(self) -> None:
+        self._wake.set()
+
+    def greeted(self, hello: Hello) -> None:
+        self._cancel_grace = hello.cancel_grace
+        if self._store is None:
+            self._store = open_store(hello.url)
+        log.info("worker %s is at work", hello.worker)
+
+    # Children
+
+    def _name(self, place: int) -> str:
+        return self._options.name if self._processes == 1 else f"{self._options.name}.{place + 1}"
+
+    async def _keep_one(self, name: str) -> None:
+        """One place: a child, and after it the next, under the same name."""
+        wait, longest = RESTART_SECONDS
+        while not self._stopping.is_set():
+            child = await self._start(name)
+            self._children.add(child)
+            try:
+                await self._outlive(child)
+            finally:
+                self._children.discard(child)
+                child.deadlines.close()
+            if child.process.returncode == MISUSED and child.hello is None:
+                self._code = MISUSED
+                self.stop()
+                return
+            lived = boottime() - child.started_at >= LIVED_SECONDS
+            wait = RESTART_SECONDS[0] if lived else min(2 * wait, longest)
+            if not self._stopping.is_set():
+                log.warning("a worker process ended (%s); another starts in %.1f s", _ending(child), wait)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), wait * random.uniform(0.5, 1))
+
+    async def _start(self, name: str) -> Child:
+        ours, theirs = socket.socketpair()
+        memory = Deadlines.create(self._options.slots)
+        options = msgspec.structs.replace(self._options, name=name)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tenure.engine.worker.supervisor.child",
+            str(theirs.fileno()),
+            str(memory),
+            msgspec.json.encode(options).decode(),
+            pass_fds=(theirs.fileno(), memory),
+        )
+        theirs.close()
+        ours.setblocking(False)
+        child = Child(process, ours, Deadlines(memory, self._options.slots))
+        os.close(memory)
+        return child
+
+    async def _outlive(self, child: Child) -> None:
+        """Until it is gone and everything it said was heard; then its jobs are seen to."""
+        listening = asyncio.create_task(child.listen(self))
+        stopping = asyncio.create_task(self._kill_if_it_hangs(child))
+        try:
+            await child.process.wait()
+            await listening
+        finally:
+            stopping.cancel()
+            await asyncio.gather(stopping, return_exceptions=True)
+        if child.held:
+            await self._see_to(child)
+
+    async def _kill_if_it_hangs(self, child: Child) -> None:
+        await self._stopping.wait()
+        with suppress(ProcessLookupError):
+            child.process.terminate()
+        await asyncio.sleep(self._stop_seconds)
+        log.error("a worker process doesn't stop: it is killed")
+        with suppress(ProcessLookupError):
+            child.process.kill()
+
+    @property
+    def _stop_seconds(self) -> float:
+        return self._options.shutdown_grace + self._cancel_grace + STOP_SECONDS
+
+    async def _see_to(self, child: Child) -> None:
+        """Ends the leases of a process that is gone: nobody has to wait for them to run out."""
+        settles = [Settle(held.took.token, outcome) for held in child.held.values() if (outcome := _left(child, held))]
+        log.warning("%d jobs of a worker process that is gone (%s) go on elsewhere", len(settles), _ending(child))
+        deadline, wait = boottime() + SETTLE_SECONDS, 0.1
+        while settles and self._store is not None and boottime() < deadline:
+            try:
+                for start in range(0, len(settles), MAX_BATCH):
+                    await self._store.settle(settles[start : start + MAX_BATCH])
+                return
+            except StoreError as error:
+                log.warning("their leases couldn't be ended yet: %s", error)
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, 2.0)
+
+    # Leases
+
+    async def _renew_loop(self) -> None:
+        while True:
+            self._wake.clear()
+            now = boottime()
+            due = [(child, held) for child in self._children for held in child.held.values() if _due(held, now) <= now]
+            if due and self._store is not None:
+                await self._renew(self._store, due[:MAX_BATCH])
+                continue
+            upcoming = min(
+                (_due(held, now) for child in self._children for held in child.held.values()), default=now + 5
+            )
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), min(5.0, max(0.01, upcoming - now)))
+
+    async def _renew(self, store: Store, due: list[tuple[Child, Held]]) -> None:
+        renewals = [Renewal(held.took.token, held.progress) for _, held in due]
+        sent = boottime()
+        for _, held in due:
+            held.progress = None
+        try:
+            replies = await store.renew(renewals)
+        except StoreError as error:
+            log.warning("%d leases couldn't be renewed: %s", len(due), error)
+            for _, held in due:
+                held.renew_at = sent + min(1.0, held.took.ttl_seconds / 10)
+            return
+        for (child, held), reply in zip(due, replies, strict=True):
+            self._note(child, held, reply, sent)
+
+    @staticmethod
+    def _note(child: Child, held: Held, reply: Renewed | Refused, sent: float) -> None:
+        took = held.took
+        if isinstance(reply, Refused):
+            ending = Ending.CANCELLED if isinstance(reply, JobCancelled) else Ending.LOST
+            if took.generation in child.held:
+                child.tell(held, ending, cancel=True)
+            return
+        child.deadlines.write(took.slot, took.generation, sent + took.ttl_seconds)
+        held.renew_at = sent + took.ttl_seconds / 3
+        if reply.cancel_requested and held.told is None:
+            child.tell(held, Ending.REQUESTED, cancel=False)
+
+    async def _watch_loop(self) -> None:
+        """Ends a child that outlives a job's timeout, or the grace of one that was told to end."""
+        while True:
+            now = boottime()
+            for child in self._children:
+                for held in child.held.values():
+                    if now >= held.took.timeout_at + self._cancel_grace:
+                        child.kill(held, Ending.TIMEOUT)
+                    elif not held.kept and held.told is not None and now >= held.told[1] + self._cancel_grace:
+                        child.kill(held, held.told[0])
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+def _due(held: Held, now: float) -> float:
+    """When a lease is next to be renewed; never again past its job's time, or when its holder was told to end."""
+    if not held.kept or now >= held.took.timeout_at:
+        return float("inf")
+    return now if held.progress is not None else held.renew_at
+
+
+def _left(child: Child, held: Held) -> Outcome | None:
+    """What becomes of a job whose process is gone."""
+    took = held.took
+    if child.guilty is None:
+        failure = Failure("Crashed", f"the worker process ended while the job ran ({_ending(child)})")
+        return Retry(failure, took.retry.delay(took.attempt, random.uniform), "crashed")
+    generation, ending = child.guilty
+    told = held.told[0] if held.told is not None else None
+    if took.generation == generation and ending is Ending.TIMEOUT:
+        failure = Failure("Timeout", f"the handler hadn't ended after {took.timeout / 1_000:g} s")
+        return Retry(failure, took.retry.delay(took.attempt, random.uniform), "timeout")
+    if told is Ending.LOST:
+        return None
+    return Release(reason="cancelled" if told is Ending.CANCELLED else "restart")
+
+
+def _ending(child: Child) -> str:
+    code = child.process.returncode
+    if code is None or code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"

@@ -1,0 +1,109 @@
+"""What supervisor and child say to each other, and the memory they share."""
+
+import asyncio
+import mmap
+import os
+from collections.abc import Sequence
+
+import msgspec
+
+from tenure.domain.job import Token
+from tenure.domain.names import Ms
+from tenure.domain.retry import RetryPolicy
+from tenure.engine.worker import frames
+
+
+class Hello(msgspec.Struct, frozen=True, tag="hello"):
+    """The child is ready to work."""
+
+    url: str
+    worker: str
+    cancel_grace: float
+
+
+class Took(msgspec.Struct, frozen=True, tag="took"):
+    """The child has a lease in hand. Times on the clock of `boottime`, which all processes share."""
+
+    slot: int
+    generation: int
+    token: Token
+    job_type: str
+    ttl_seconds: float
+    renew_at: float
+    timeout_at: float
+    timeout: Ms
+    attempt: int
+    retry: RetryPolicy
+
+
+class Said(msgspec.Struct, frozen=True, tag="said"):
+    """A handler told how far it is."""
+
+    generation: int
+    fraction: float
+    message: str
+
+
+class Done(msgspec.Struct, frozen=True, tag="done"):
+    """The lease is settled, or given up."""
+
+    generation: int
+
+
+class Told(msgspec.Struct, frozen=True, tag="told"):
+    """From the supervisor: this handler should end."""
+
+    generation: int
+    ending: str
+    cancel: bool
+
+
+Message = Hello | Took | Said | Done | Told
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Message]).decode
+
+
+def frame(messages: Sequence[Message]) -> bytes:
+    return frames.frame(_encode(messages))
+
+
+async def read_frame(reader: asyncio.StreamReader) -> list[Message] | None:
+    """The next messages; None when the other side is gone."""
+    body = await frames.read_body(reader)
+    return None if body is None else _decode(body)
+
+
+class Deadlines:
+    """Until when each slot's lease is its holder's: written by the supervisor, read by the child.
+
+    A slot has two numbers: which lease it is about, and its deadline. A reader that finds another lease there knows
+    nothing; so a late write about the slot's last lease does no harm.
+    """
+
+    def __init__(self, file: int, slots: int) -> None:
+        self._map = mmap.mmap(file, slots * 16)
+        self._numbers = memoryview(self._map).cast("d")
+        self.slots = slots
+
+    @staticmethod
+    def create(slots: int) -> int:
+        """A file in memory with room for so many slots."""
+        file = os.memfd_create("tenure-deadlines")
+        os.ftruncate(file, slots * 16)
+        return file
+
+    def write(self, slot: int, generation: int, deadline: float) -> None:
+        if 0 <= slot < self.slots:
+            self._numbers[2 * slot + 1] = deadline
+            self._numbers[2 * slot] = float(generation)
+
+    def read(self, slot: int, generation: int) -> float:
+        """The deadline, or 0 when the slot says nothing of this lease."""
+        if not 0 <= slot < self.slots or self._numbers[2 * slot] != generation:
+            return 0.0
+        return self._numbers[2 * slot + 1]
+
+    def close(self) -> None:
+        self._numbers.release()
+        self._map.close()

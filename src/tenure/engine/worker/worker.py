@@ -1,0 +1,373 @@
+"""The worker: what it is made of, how it starts and how it stops.
+
+    starting  →  working  →  stopping  →  stopped
+                             no new jobs; those in hand are told, and go on for the shutdown grace; then they are
+                             cancelled and released with their attempt refunded
+
+`stop` asks for that, once; asked with `hard`, the grace is over at once.
+"""
+
+import asyncio
+import logging
+import os
+import platform
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tenure.domain import names
+from tenure.domain.calls import ClaimedJob, Release, Settle, Settled, Succeed
+from tenure.domain.errors import (
+    FlowTooLarge,
+    GroupNeedsKeyed,
+    GroupRequired,
+    IdConflict,
+    IdempotencyMismatch,
+    InvalidValue,
+    NotReady,
+    ParentNotFound,
+    Refused,
+)
+from tenure.domain.names import SECOND, Ms
+from tenure.domain.store import Store
+from tenure.engine.context import Context
+from tenure.engine.hooks import Hook, Told
+from tenure.engine.job_types import publish
+from tenure.engine.settings import Settings
+from tenure.engine.worker.clock import boottime
+from tenure.engine.worker.exchanger import ClaimTerms, Ended, Exchanger
+from tenure.engine.worker.executors import Executors
+from tenure.engine.worker.hand import Ending, Hand, Hands
+from tenure.engine.worker.presence import Presence
+from tenure.engine.worker.renewer import Leases, Renewer
+from tenure.engine.worker.runner import Runner
+from tenure.engine.worker.scheduler import Scheduler
+from tenure.engine.worker.sweeper import Sweeper
+from tenure.engine.worker.wheel import Wheel
+
+if TYPE_CHECKING:
+    from tenure.engine.app import Tenure
+
+UNKNOWN_TYPE_MS: Ms = 30 * SECOND
+"""How long a job waits that this worker has no handler for: another worker may be newer."""
+
+ABOUT_CARRIED = (GroupNeedsKeyed, GroupRequired, IdConflict, IdempotencyMismatch, ParentNotFound, FlowTooLarge)
+"""Why a success may be refused besides the lease: a job that it carries can't go in."""
+
+log = logging.getLogger("tenure.worker")
+
+
+class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker serves, and on which terms. Durations in seconds."""
+
+    queues: dict[str, int | None]
+    concurrency: int
+    tenants: tuple[str, ...] | None
+    name: str
+    lease: float
+    grace: float
+    settings: Settings
+
+    @classmethod
+    def checked(
+        cls,
+        *,
+        queues: Mapping[str, int] | Sequence[str],
+        concurrency: int,
+        tenants: tuple[str, ...] | None,
+        name: str | None,
+        lease: float,
+        grace: float,
+        settings: Settings,
+    ) -> "WorkerOptions":
+        """Raises `InvalidValue` for what makes no sense."""
+        if isinstance(queues, str):
+            raise InvalidValue(f"queues {queues!r}: give a list of names, or a mapping of names to how many at once")
+        limits: dict[str, int | None] = {}
+        limits.update(queues if isinstance(queues, Mapping) else dict.fromkeys(queues))
+        if not limits:
+            raise NotReady("the app has no jobs, so the worker has no queues: declare a job, or give queues=")
+        for queue, most in limits.items():
+            names.name("queue", queue)
+            if most is not None:
+                names.integer(f"queue {queue}", most, 1, names.MAX_BATCH)
+        names.integer("concurrency", concurrency, 1, names.MAX_BATCH)
+        for tenant in tenants or ():
+            names.tenant_name(tenant)
+        return cls(
+            queues=limits,
+            concurrency=concurrency,
+            tenants=tenants,
+            name=names.name("worker", name or default_name()),
+            lease=lease,
+            grace=grace,
+            settings=msgspec.structs.replace(settings, lease=lease, grace=grace),
+        )
+
+
+def default_name() -> str:
+    """Tells workers of one machine, and of one process, apart."""
+    host = re.sub(r"[^A-Za-z0-9.-]", "", platform.node())[:40]
+    return f"{host or 'worker'}-{os.getpid()}-{os.urandom(2).hex()}"
+
+
+class Worker:
+    """Runs jobs in this process: `async with app.worker(): …`, or `await app.worker().run()`."""
+
+    def __init__(self, app: "Tenure", options: WorkerOptions) -> None:
+        self._app = app
+        self.options = options
+        self.name = options.name
+        self._parts: _Parts | None = None
+        self._stopping = asyncio.Event()
+        self._hard = asyncio.Event()
+        self._main: asyncio.Task[None] | None = None
+        self._started = asyncio.Event()
+        self._leases: Leases | None = None
+
+    def __repr__(self) -> str:
+        return f"<worker {self.name}>"
+
+    async def __aenter__(self) -> "Worker":
+        self._main = asyncio.create_task(self._run(), name=f"tenure-worker-{self.name}")
+        started = asyncio.create_task(self._started.wait())
+        try:
+            await asyncio.wait([self._main, started], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self._main.cancel()
+            await asyncio.wait([self._main])
+            raise
+        finally:
+            started.cancel()
+        if not self._started.is_set():
+            await self._main  # it ended before it started: this raises why
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop()
+        if self._main is not None:
+            await self._main
+
+    async def run(self) -> None:
+        """Works until `stop` is called, or this is cancelled."""
+        async with self:
+            await self._stopping.wait()
+
+    def stop(self, *, hard: bool = False) -> None:
+        """Asks it to stop: no new jobs, those in hand are told. `hard` ends the grace they have."""
+        self._stopping.set()
+        if hard:
+            self._hard.set()
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    def kept_by(self, leases: Leases) -> None:
+        """Lets someone else keep the leases; before it starts."""
+        self._leases = leases
+
+    async def idle(self) -> None:
+        """Returns when the queues were found empty and nothing is in hand, or the worker stops."""
+        if self._parts is None:
+            raise NotReady("the worker hasn't started: use it inside `async with app.worker()`")
+        self._parts.exchanger.look_for_idle()
+        waits = [asyncio.create_task(self._parts.exchanger.idle.wait()), asyncio.create_task(self._stopping.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _run(self) -> None:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._app)
+            store = await self._app.opened()
+            state = await stack.enter_async_context(self._app.state())
+            parts = self._parts = _Parts(self._app, self.options, store, state, self._leases)
+            await publish(store, [one for one in self._app.definitions.values() if one.handled])
+            await self._tell(Hook.WORKER_STARTED)
+            parts.start()
+            self._started.set()
+            log.info("worker %s serves %s", self.name, ", ".join(self.options.queues))
+            try:
+                await self._until_stopped(parts)
+            finally:
+                self._stopping.set()  # whoever waits for it to stop learns of a loop that broke, too
+                await parts.stop(self._hard)
+                await self._tell(Hook.WORKER_STOPPED)
+                log.info("worker %s stopped", self.name)
+
+    async def _until_stopped(self, parts: "_Parts") -> None:
+        """Waits; a loop that breaks is a bug, and ends the worker loudly instead of leaving it half alive."""
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait([stopping, *parts.loops], return_when=asyncio.FIRST_COMPLETED)
+            for loop in parts.loops:
+                if loop.done():
+                    loop.result()
+        finally:
+            stopping.cancel()
+
+    async def _tell(self, hook: Hook) -> None:
+        if self._app.hooks.heard(hook):
+            await self._app.hooks.tell(Told(hook=hook, worker=self.name))
+
+
+class _Parts:
+    """A started worker: the jobs in hand and the loops around them."""
+
+    def __init__(self, app: "Tenure", options: WorkerOptions, store: Store, state: Any, leases: Leases | None) -> None:
+        self._app = app
+        self._options = options
+        self._state = state
+        settings, queues = options.settings, tuple(options.queues)
+        self.hands = Hands(options.concurrency, options.queues)
+        self._executors = Executors(options.concurrency, settings)
+        self._runner = Runner(app, self._executors)
+        self._wheel = Wheel(self.hands)
+        self._leases = leases or Renewer(store)
+        self._sweeper = Sweeper(store, options.lease, app.blob_store)
+        self._scheduler = Scheduler(store, options.tenants)
+        self._presence = Presence(store, options.name, queues, options.concurrency, self.hands)
+        terms = ClaimTerms(
+            worker=options.name,
+            ttl=round(options.lease * 1_000),
+            grace=round(options.grace * 1_000),
+            tenants=options.tenants,
+            poll=(settings.poll, settings.poll_at_most),
+        )
+        self.exchanger = Exchanger(store, self.hands, terms, queues, self._take, self._answered)
+        self.loops: list[asyncio.Task[None]] = []
+        self._stopping = False
+        self._telling: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        self._leases.start()
+        for loop in (self.exchanger, self._sweeper, self._presence, self._scheduler):
+            name = f"tenure-{type(loop).__name__.lower()}"
+            self.loops.append(asyncio.create_task(loop.run(), name=name))
+
+    # Jobs
+
+    def _take(self, claimed: ClaimedJob, sent_at: float) -> None:
+        """A job that was claimed: into a slot, or back if nobody here can run it."""
+        definition = self._app.definitions.get(claimed.job.spec.job_type)
+        if self._stopping:
+            self._give_back(claimed, Release(reason="shutdown"))
+            return
+        if definition is None or not definition.handled:
+            log.warning("no handler for job type %s here: the job is given back", claimed.job.spec.job_type)
+            self._give_back(claimed, Release(UNKNOWN_TYPE_MS, "unknown_type"))
+            return
+        hand = Hand(claimed, definition, sent_at)
+        if hand.deadline <= boottime():
+            self._give_back(claimed, Release(reason="late"))
+            return
+        hand.context = Context(self._app, claimed, self._state, lambda progress: self._note(hand, progress))
+        self.hands.add(hand)
+        self._leases.added(hand)
+        hand.task = asyncio.create_task(self._run(hand))
+        self._wheel.add(hand)
+
+    def _give_back(self, claimed: ClaimedJob, release: Release) -> None:
+        """Nothing of it has run, so it may be said however late: the store refuses what isn't ours any more."""
+        self.exchanger.settle(Ended(Settle(claimed.token, release), float("inf")))
+
+    def _note(self, hand: Hand, progress: Any) -> None:
+        hand.progress = progress
+        self._leases.reported(hand)
+
+    async def _run(self, hand: Hand) -> None:
+        hand.begun = True
+        hooks = self._app.hooks
+        if hooks.heard(Hook.JOB_STARTED):
+            with suppress(asyncio.CancelledError):  # told to end before it began: the runner sees that
+                await hooks.tell(self._told(Hook.JOB_STARTED, hand))
+        outcome = await self._runner.run(hand)
+        if hooks.heard(Hook.JOB_ENDED):
+            with suppress(asyncio.CancelledError):
+                await hooks.tell(self._told(Hook.JOB_ENDED, hand, outcome=outcome))
+        self.hands.remove(hand)
+        if hand.context is not None and hand.context.settled:
+            self._leases.removed(hand)
+            self.exchanger.claim_soon()
+            return
+        if outcome is None or boottime() >= hand.deadline:
+            log.warning("the lease of %r was lost: what came of it isn't settled", hand)
+            self._leases.removed(hand)
+            self.exchanger.claim_soon()
+            return
+        self.exchanger.settle(Ended(Settle(hand.token, outcome), hand.deadline, hand))
+
+    def _answered(self, ended: Ended, reply: Settled | Refused) -> None:
+        hand, hooks = ended.hand, self._app.hooks
+        if hand is not None and isinstance(ended.settle.outcome, Succeed) and isinstance(reply, ABOUT_CARRIED):
+            self.exchanger.settle(ended._replace(settle=Settle(hand.token, self._runner.refused(hand, reply))))
+            return
+        if hand is not None:
+            self._leases.removed(hand)
+        if isinstance(reply, Refused) and (hand is None or hand.ending is not Ending.CANCELLED):
+            log.warning("the outcome of job %s was refused: %s", ended.settle.token.job_id, reply)
+        hook = Hook.JOB_REFUSED if isinstance(reply, Refused) else Hook.JOB_SETTLED
+        if hand is not None and hooks.heard(hook):
+            refused = reply if isinstance(reply, Refused) else None
+            told = self._told(hook, hand, outcome=ended.settle.outcome, refused=refused)
+            task = asyncio.create_task(hooks.tell(told))
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+
+    def _told(self, hook: Hook, hand: Hand, **fields: Any) -> Told:
+        job = hand.claimed.job
+        return Told(
+            hook=hook,
+            worker=self._options.name,
+            tenant=job.spec.tenant,
+            job_id=job.spec.id,
+            job_type=job.spec.job_type,
+            queue=job.spec.queue,
+            attempt=job.attempt,
+            run_seconds=None if hook is Hook.JOB_STARTED else round(boottime() - hand.started_at, 6),
+            **fields,
+        )
+
+    # Stopping
+
+    async def stop(self, hard: asyncio.Event) -> None:
+        """Lets go of everything, in order: claims, jobs, their last words, the loops."""
+        self._stopping = True
+        self.exchanger.stop_claiming()
+        for hand in self.hands:
+            hand.end(Ending.SHUTDOWN, cancel=False)
+        if not await self._emptied(self._options.settings.shutdown_grace, hard):
+            for hand in self.hands:
+                hand.end(Ending.SHUTDOWN)
+            await self._emptied(self._options.settings.cancel_grace, None)
+        for hand in self.hands:
+            log.error("%r goes on although it was told to end: its lease will run out", hand)
+        self.exchanger.close()
+        exchanging = self.loops[0]
+        _, unanswered = await asyncio.wait([exchanging], timeout=self._options.settings.cancel_grace)
+        if unanswered:
+            log.error("the store doesn't answer: what came of the last jobs isn't settled")
+        for loop in self.loops:
+            loop.cancel()
+        await asyncio.gather(*self.loops, return_exceptions=True)
+        await self._presence.leave()
+        await self._leases.stop()
+        self._wheel.close()
+        await self._executors.close()
+        if self._telling:
+            await asyncio.gather(*self._telling)
+
+    async def _emptied(self, seconds: float, hard: asyncio.Event | None) -> bool:
+        """Whether every handler ended in time."""
+        empty = asyncio.create_task(self.hands.empty.wait())
+        waits = [empty] if hard is None else [empty, asyncio.create_task(hard.wait())]
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        return self.hands.empty.is_set()

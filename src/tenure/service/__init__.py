@@ -1,0 +1,1 @@
+"""What people and programs use from outside: the command line."""

@@ -1,0 +1,93 @@
+"""`tenure jobs`: a list, or the whole story of one job."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from tenure.domain import names
+from tenure.domain.calls import JobView
+from tenure.domain.errors import InvalidValue
+from tenure.domain.states import State
+from tenure.engine.handle import Job, job_of
+from tenure.engine.surface import PAGE
+from tenure.service.cli.arguments import add_command, add_filter, add_store, add_tenants, positive, where_of
+from tenure.service.cli.output import Out, to_json
+from tenure.service.cli.shown import job_document, jobs_table, story
+from tenure.service.cli.target import Target, opened
+
+if TYPE_CHECKING:
+    from tenure.service.cli.arguments import Commands
+
+LIMIT = 20
+MOST = 10_000
+
+
+def declare(commands: "Commands") -> None:
+    parser = add_command(commands, "jobs", run, "list jobs, newest first, or tell the whole story of one")
+    parser.add_argument("id", nargs="?", metavar="ID", help="one job")
+    add_filter(parser, states=tuple(State))
+    parser.add_argument("--limit", type=positive, default=LIMIT, help=f"how many, up to {MOST} (default: %(default)s)")
+    parser.add_argument("--explain", action="store_true", help="say what holds each waiting job back")
+    add_tenants(parser)
+    add_store(parser)
+
+
+def run(args: argparse.Namespace, out: Out) -> int:
+    where = where_of(args)
+    names.integer("limit", args.limit, 1, MOST)
+    if args.id is not None:
+        if where or args.all_tenants:
+            raise InvalidValue("one job is meant by its ID and --tenant alone: leave out the filter, or the ID")
+        names.job_id(args.id)
+    with opened(args, out) as target:
+        return one(target, out, args.id) if args.id is not None else many(target, out, args, where)
+
+
+def many(target: Target, out: Out, args: argparse.Namespace, where: Any, *, empty: str = "no jobs") -> int:
+    """The jobs that match, a row each."""
+    found = target.run(listed(target, args.limit + 1, where, args.explain))
+    jobs, more = found[: args.limit], len(found) > args.limit
+    if out.json:
+        out.document({"jobs": [job_document(job) for job in jobs], "more": more})
+        return 0
+    jobs_table(out, jobs, tenants=args.all_tenants, gates=args.explain, empty=empty)
+    if more:
+        out.say(f"there are more: these are the newest {args.limit} (--limit)")
+    return 0
+
+
+async def listed(target: Target, limit: int, where: Any, explain: bool = False) -> list[Job]:
+    jobs = await target.jobs(limit, **where)
+    return await explained(target, jobs) if explain else jobs
+
+
+async def explained(target: Target, jobs: list[Job]) -> list[Job]:
+    """The same jobs with what holds them back; those that are gone meanwhile are left out."""
+    store, refs, found = await target.store(), [(job.tenant, job.id) for job in jobs], list[Job]()
+    for start in range(0, len(refs), PAGE):
+        views = await store.get(refs[start : start + PAGE], explain=True)
+        found += [job_of(view, None) for view in views if isinstance(view, JobView)]
+    return found
+
+
+def one(target: Target, out: Out, id: str) -> int:
+    """The whole story of one job."""
+    job, view = target.run(whole(target, id))
+    result = None if view.result is None else decoded(target, view.result.codec, view.result.body)
+    if out.json:
+        out.document({**job_document(job, whole=True), "result": result})
+    else:
+        story(out, job, "" if view.result is None else to_json(result).decode())
+    return 0
+
+
+async def whole(target: Target, id: str) -> tuple[Job, JobView]:
+    view = await target.surface.view(id, explain=True)
+    return job_of(view, decoded(target, view.job.spec.codec, view.payload)), view
+
+
+def decoded(target: Target, codec: str, body: bytes) -> Any:
+    """A body as a value; one that can't be read here is shown as what it is."""
+    try:
+        return target.app.codecs.get(codec).decode(body)
+    except InvalidValue as error:
+        return f"<{len(body)} bytes of {codec}: {error}>"

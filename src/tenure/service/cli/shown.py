@@ -1,0 +1,177 @@
+"""Jobs as they are shown: a row of a table, a JSON object, or the whole story."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from tenure.domain.job import Attempt, Failure
+from tenure.domain.names import Ms
+from tenure.engine.handle import Job, time_of
+from tenure.service.cli.output import Column, Out, to_json
+from tenure.service.cli.words import age, clip, failure_text, moment, span
+
+COLUMNS = (
+    Column("id"),
+    Column("type"),
+    Column("queue"),
+    Column("status"),
+    Column("attempt", right=True),
+    Column("age", right=True),
+    Column("error", loose=True),
+)
+TENANT = Column("tenant")
+GATES = Column("held by", loose=True)
+
+ATTEMPT_COLUMNS = (
+    Column("attempt", right=True),
+    Column("worker"),
+    Column("claimed"),
+    Column("took", right=True),
+    Column("outcome"),
+    Column("reason"),
+    Column("error", loose=True),
+)
+
+NAME = 24
+"""Characters of a name that a table shows."""
+
+
+def jobs_table(out: Out, jobs: list[Job], *, tenants: bool, gates: bool, empty: str) -> None:
+    """A row per job."""
+    now = datetime.now(UTC)
+    columns = (*((TENANT,) if tenants else ()), *COLUMNS, *((GATES,) if gates else ()))
+    rows = [
+        (*((clip(job.tenant, NAME),) if tenants else ()), *_row(job, now), *((", ".join(job.gates),) if gates else ()))
+        for job in jobs
+    ]
+    out.table(columns, rows, empty=empty)
+
+
+def _row(job: Job, now: datetime) -> tuple[str, ...]:
+    return (
+        job.id,
+        clip(job.job_type, NAME),
+        clip(job.queue, NAME),
+        job.status,
+        f"{job.attempt}/{job.max_attempts}",
+        age(job.enqueued_at, now),
+        clip(failure_text(job.last_error)),
+    )
+
+
+def job_document(job: Job, *, whole: bool = False) -> dict[str, Any]:
+    """A job for programs; its payload and history only as part of the whole."""
+    document = {
+        "id": job.id,
+        "tenant": job.tenant,
+        "type": job.job_type,
+        "queue": job.queue,
+        "state": job.state,
+        "status": job.status,
+        "attempt": job.attempt,
+        "max_attempts": job.max_attempts,
+        "priority": job.priority,
+        "enqueued_at": job.enqueued_at,
+        "run_at": job.run_at,
+        "finished_at": job.finished_at,
+        "worker": job.worker,
+        "lease_until": job.lease_until,
+        "progress": None if job.progress is None else _object(job.progress, ("fraction", "message")),
+        "reason": job.reason,
+        "error": _failure(job.last_error),
+        "labels": job.labels,
+        "key": job.key,
+        "group": job.group,
+        "parents": job.parents,
+        "cancel_requested": job.cancel_requested,
+        "gates": job.gates,
+        "dead_letter": job.dead_letter,
+        "replay_of": job.replay_of,
+        "replayed_as": job.replayed_as,
+    }
+    if whole:
+        document |= {"payload": job.payload, "history": [_attempt(one) for one in job.history]}
+    return document
+
+
+def _object(value: Any, fields: tuple[str, ...]) -> dict[str, Any]:
+    return {field: getattr(value, field) for field in fields}
+
+
+def _failure(failure: Failure | None) -> dict[str, Any] | None:
+    return None if failure is None else _object(failure, ("family", "message"))
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    return {
+        **_object(attempt, ("attempt", "worker", "outcome", "reason")),
+        "claimed_at": time_of(attempt.claimed_at),
+        "ended_at": time_of(attempt.ended_at),
+        "error": _failure(attempt.error),
+    }
+
+
+def story(out: Out, job: Job, result: str) -> None:
+    """Everything about one job."""
+    out.fields({**_identity(job), **_times(job), **_fate(job), "payload": to_json(job.payload).decode()})
+    out.fields({"result": result})
+    if job.history:
+        out.line()
+        out.table(ATTEMPT_COLUMNS, [_attempt_row(one) for one in job.history])
+
+
+def _identity(job: Job) -> dict[str, str]:
+    return {
+        "id": job.id,
+        "tenant": job.tenant,
+        "type": job.job_type,
+        "queue": job.queue,
+        "status": job.status,
+        "held by": ", ".join(job.gates),
+        "attempt": f"{job.attempt} of {job.max_attempts}",
+        "priority": str(job.priority),
+        "key": job.key or "",
+        "group": job.group or "",
+        "labels": ", ".join(f"{name}={value}" for name, value in sorted(job.labels.items())),
+        "parents": ", ".join(job.parents),
+    }
+
+
+def _times(job: Job) -> dict[str, str]:
+    ended = job.finished_at is not None
+    return {
+        "enqueued": f"{moment(job.enqueued_at)} ({age(job.enqueued_at, datetime.now(UTC))} ago)",
+        "due": "" if ended else moment(job.run_at),
+        "worker": job.worker or "",
+        "lease until": "" if job.lease_until is None else moment(job.lease_until),
+        "finished": "" if job.finished_at is None else moment(job.finished_at),
+    }
+
+
+def _fate(job: Job) -> dict[str, str]:
+    progress = "" if job.progress is None else f"{job.progress.fraction:.0%} {job.progress.message}".strip()
+    return {
+        "progress": progress,
+        "cancel": "requested" if job.cancel_requested else "",
+        "reason": job.reason or "",
+        "error": failure_text(job.last_error),
+        "dead letter": job.dead_letter or "",
+        "replay of": job.replay_of or "",
+        "replayed as": job.replayed_as or "",
+    }
+
+
+def _attempt_row(one: Attempt) -> tuple[str, ...]:
+    return (
+        str(one.attempt),
+        clip(one.worker, NAME),
+        moment(one.claimed_at),
+        _took(one.claimed_at, one.ended_at),
+        one.outcome,
+        one.reason,
+        clip(failure_text(one.error)),
+    )
+
+
+def _took(claimed_at: Ms, ended_at: Ms) -> str:
+    milliseconds = ended_at - claimed_at
+    return f"{milliseconds} ms" if milliseconds < 1_000 else span(milliseconds / 1_000)

@@ -1,0 +1,79 @@
+"""Stores by their URL. Other people's stores register a scheme by the entry point group `tenure.stores`."""
+
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from urllib.parse import unquote
+
+from tenure.domain.errors import InvalidValue, Unsupported
+from tenure.domain.store import Store
+
+GROUP = "tenure.stores"
+
+COMING = {"postgresql": "postgres", "postgres": "postgres", "redis": "redis", "rediss": "redis", "valkey": "redis"}
+"""Schemes that an extra will bring."""
+
+
+def open_store(url: str) -> Store:
+    """The store at a URL, not yet opened. Raises `InvalidValue` for a URL that names none."""
+    if not isinstance(url, str):
+        raise InvalidValue(f"url: give a string, not {type(url).__name__}")
+    scheme, separator, _ = url.partition("://")
+    if not separator:
+        raise InvalidValue(f"url {_shown(url)!r}: give memory:// or sqlite:///path/to/jobs.db")
+    make = _SCHEMES.get(scheme) or _registered(scheme)
+    if make is not None:
+        return make(url)
+    if scheme in COMING:
+        raise Unsupported(f"{scheme}:// needs the extra {COMING[scheme]!r}: pip install 'tenure[{COMING[scheme]}]'")
+    raise InvalidValue(f"url {_shown(url)!r}: no store is known for {scheme}://; known are {', '.join(_SCHEMES)}")
+
+
+def register(scheme: str, make: Callable[[str], Store]) -> None:
+    """Makes a scheme known in this process: what an entry point does for every process."""
+    _SCHEMES[scheme] = make
+
+
+def _shown(url: str) -> str:
+    """A URL without what may be secret in it: whatever stands before an @, or in its options."""
+    scheme, separator, rest = url.rpartition("://")
+    place, options, _ = rest.partition("?")
+    _, at, place = place.rpartition("@")
+    return scheme + separator + ("…@" if at else "") + place + ("?…" if options else "")
+
+
+def _memory(url: str) -> Store:
+    from tenure.stores.memory import MemoryStore
+
+    if url != "memory://":
+        raise InvalidValue(f"url {_shown(url)!r}: a memory store has no name; give memory://")
+    return MemoryStore()
+
+
+def _sqlite(url: str) -> Store:
+    from tenure.stores.sql.sqlite import SqliteStore
+
+    place, options, _ = url.removeprefix("sqlite://").partition("?")
+    if options or "#" in place:
+        raise InvalidValue(f"url {_shown(url)!r}: no options are known for a file")
+    host, _, path = place.partition("/")
+    if host:
+        raise InvalidValue(f"url {_shown(url)!r}: a file has no host; give sqlite:///jobs.db with three slashes")
+    path = unquote(path)
+    if path == ":memory:":
+        raise InvalidValue("url 'sqlite:///:memory:': a store in memory is memory://")
+    if not path or "\0" in path:
+        raise InvalidValue(
+            f"url {_shown(url)!r}: name the file, as in sqlite:///jobs.db (or sqlite:////var/lib/jobs.db)"
+        )
+    return SqliteStore(path)
+
+
+def _registered(scheme: str) -> Callable[[str], Store] | None:
+    for point in entry_points(group=GROUP):
+        if point.name == scheme:
+            made: Callable[[str], Store] = point.load()
+            return made
+    return None
+
+
+_SCHEMES: dict[str, Callable[[str], Store]] = {"memory": _memory, "sqlite": _sqlite}

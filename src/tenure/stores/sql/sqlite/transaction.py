@@ -1,0 +1,72 @@
+"""A transaction that a handler shares with its job: both happen, or neither."""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import TypeVar
+
+from tenure.domain import model
+from tenure.domain.calls import Enqueued, Settle, Settled
+from tenure.domain.errors import Refused, StoreUnavailable
+from tenure.domain.job import NewJob, Token, secret_hash
+from tenure.domain.model import Unit
+from tenure.domain.store import Clock
+from tenure.domain.transitions import refusal
+from tenure.stores.sql.sqlite import hot
+from tenure.stores.sql.sqlite.file import StoreFile, translated
+from tenure.stores.sql.sqlite.joined import run_joined
+
+T = TypeVar("T")
+
+
+class SqliteTransaction:
+    """One writing transaction, behind the lock that all writers of Tenure take. Not for long: everyone else waits."""
+
+    def __init__(self, file: StoreFile, clock: Clock) -> None:
+        self._file = file
+        self._clock = clock
+        self._lock = ExitStack()
+        self._connection: sqlite3.Connection | None = None
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """For the handler's own statements. It commits with the job, or not at all."""
+        if self._connection is None:
+            raise StoreUnavailable("this transaction has ended")
+        return self._connection
+
+    def begin(self) -> None:
+        self._lock.enter_context(self._file.locked())
+        with translated(self._file.path):
+            self._connection = self._file.connect()
+            self._connection.execute("BEGIN IMMEDIATE")
+
+    def _run(self, part: Callable[[Unit], T]) -> T:
+        return run_joined(self._file, self._clock, self.connection, part)
+
+    def settle(self, settlements: Sequence[Settle]) -> list[Settled | Refused]:
+        return self._run(lambda unit: hot.settle(unit, settlements))
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
+        return self._run(lambda unit: model.enqueue(unit, jobs))
+
+    def check(self, token: Token) -> Refused | None:
+        """Why the holder of a token may not end its lease; None when it may."""
+        secret = secret_hash(token.secret)
+        found = self._run(lambda unit: refusal(unit.job(token.ref), token.lease_seq, secret, unit.now))
+        return found if isinstance(found, Refused) else None
+
+    def commit(self) -> None:
+        with translated(self._file.path):
+            self.connection.execute("COMMIT")
+
+    def close(self) -> None:
+        """Undoes what wasn't committed, and lets the others write."""
+        connection, self._connection = self._connection, None
+        try:
+            if connection is not None:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                connection.close()
+        finally:
+            self._lock.close()

@@ -1,0 +1,118 @@
+"""A sandbox for tests of code that enqueues: the user's own app on a store in memory, with time that stands still.
+
+def test_signup(tenure_sandbox):
+    sign_up("a@b.example")
+    tenure_sandbox.assert_enqueued(send_email, to="a@b.example")
+    tenure_sandbox.drain()
+    tenure_sandbox.advance(3600)
+"""
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from tenure.domain.errors import NotReady
+from tenure.engine.app import Tenure
+from tenure.engine.definition import Definition
+from tenure.engine.durations import Seconds, milliseconds
+from tenure.engine.handle import Job
+from tenure.engine.sync import PORTAL
+from tenure.stores.memory import MemoryStore
+from tenure.testing.clock import ManualClock
+
+T = TypeVar("T")
+
+
+class Sandbox:
+    """An app whose jobs stay in memory, and a clock that only the test moves. From plain or async tests."""
+
+    def __init__(self, app: Tenure) -> None:
+        self.app = app
+        self.clock = ManualClock()
+        self.store = MemoryStore(self.clock)
+
+    def advance(self, by: Seconds) -> None:
+        """Lets time pass: delays, schedules and expiries come due."""
+        self.clock.advance(milliseconds("by", by))
+
+    # From async tests
+
+    async def jobs_async(self, tenant: str | None = None, **where: Any) -> list[Job]:
+        """The jobs there are, oldest first; of every tenant unless one is named."""
+        surface: Any = self.app.fleet if tenant is None else self.app.tenant(tenant)
+        found: list[Job] = [job async for job in surface.jobs(**where)]
+        return found[::-1]
+
+    async def drain_async(self) -> int:
+        """Runs whatever is due, and what that enqueues in turn; how many jobs ended."""
+        before = await self._ended()
+        queues = sorted({job.queue for job in await self.jobs_async()})
+        if queues:
+            async with self.app.worker(queues) as worker:
+                await worker.idle()
+        return await self._ended() - before
+
+    async def _ended(self) -> int:
+        return len(await self.jobs_async(state=("succeeded", "failed", "cancelled")))
+
+    # From plain tests
+
+    def jobs(self, tenant: str | None = None, **where: Any) -> list[Job]:
+        """The jobs there are, oldest first; of every tenant unless one is named."""
+        return _run(self.jobs_async(tenant, **where))
+
+    def drain(self) -> int:
+        """Runs whatever is due, and what that enqueues in turn; how many jobs ended."""
+        return _run(self.drain_async())
+
+    def assert_enqueued(self, job: Definition[Any, Any] | str, /, times: int | None = None, **arguments: Any) -> Job:
+        """The last job of this type that has these arguments, among others; fails the test when there is none."""
+        return self._checked(self.jobs(job_type=_name(job)), _name(job), times, arguments)
+
+    async def assert_enqueued_async(
+        self, job: Definition[Any, Any] | str, /, times: int | None = None, **arguments: Any
+    ) -> Job:
+        """The same from an async test."""
+        return self._checked(await self.jobs_async(job_type=_name(job)), _name(job), times, arguments)
+
+    def assert_nothing_enqueued(self) -> None:
+        """Fails the test when there is any job."""
+        found = self.jobs()
+        if found:
+            raise AssertionError(f"{len(found)} jobs are enqueued: {', '.join(map(_shown, found[:10]))}")
+
+    @staticmethod
+    def _checked(found: list[Job], name: str, times: int | None, arguments: dict[str, Any]) -> Job:
+        matching = [job for job in found if isinstance(job.payload, dict) and arguments.items() <= job.payload.items()]
+        if not matching or (times is not None and len(matching) != times):
+            wanted = f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+            there = ", ".join(map(_shown, found[:10])) or "none of that type"
+            often = "" if times is None else f" {times} times"
+            raise AssertionError(f"{wanted} isn't enqueued{often}; there are: {there}")
+        return matching[-1]
+
+
+def _name(job: Definition[Any, Any] | str) -> str:
+    return job if isinstance(job, str) else job.name
+
+
+def _shown(job: Job) -> str:
+    return f"{job.job_type}({job.payload})"
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return PORTAL.run(work)
+    work.close()
+    raise NotReady("this test has an event loop: await drain_async(), jobs_async(), assert_enqueued_async() instead")
+
+
+@contextmanager
+def sandbox(app: Tenure) -> Iterator[Sandbox]:
+    """The app in a sandbox for as long as the block lasts; its own store isn't touched."""
+    made = Sandbox(app)
+    with app.on_store(made.store):
+        yield made

@@ -1,0 +1,162 @@
+"""`tenure schedules`, `tenure workers` and `tenure top`."""
+
+import asyncio
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tenure import Tenure
+from tenure.domain.event import Event
+from tenure.domain.names import SYSTEM
+from tenure.domain.states import EventKind
+from tenure.engine.worker.presence import WORKER, RunningJob, WorkerCard
+from tenure.service.cli import workers
+from tenure.service.cli.top import WINDOW_SECONDS, Recent
+from tests.cli.handlers import send
+from tests.cli.kit import Cli, Shop
+
+
+def test_schedules(cli: Cli, shop: Shop) -> None:
+    async def declare(app: Tenure) -> None:
+        await app.schedule("nightly", "0 3 * * *", send.build("a"), tz="Europe/Rome")
+        await app.schedule("often", 90, send.build("a"))
+        await app.schedule("resting", 60, send.build("a"))
+        await app.pause_schedule("resting")
+
+    shop.use(declare)
+    told = {one["name"]: one for one in cli.json("schedules")["schedules"]}
+    assert told["nightly"]["cron"] == "0 3 * * *"
+    assert told["nightly"]["tz"] == "Europe/Rome"
+    assert told["often"]["every"] == 90
+    assert told["often"]["type"] == "send"
+    assert told["often"]["next_at"] is not None
+    assert (told["resting"]["paused"], told["resting"]["next_at"]) == (True, None)
+    for argv in (["schedules"], ["schedules", "list"]):
+        _, nightly, often, resting = cli.done(*argv).lines
+        assert nightly.startswith("nightly  0 3 * * * (Europe/Rome)  send  mail   ")
+        assert often.split()[:5] == ["often", "every", "90", "s", "send"]
+        assert resting.split()[-1] == "paused"
+    ran = cli.done("schedules", "--tenant", "acme")
+    assert (ran.out, ran.err) == ("", "tenure: no schedules\n")
+
+
+def test_no_workers(cli: Cli) -> None:
+    cli.done("migrate")
+    ran = cli.done("workers")
+    assert (ran.out, ran.err) == ("", "tenure: no workers\n")
+    assert cli.json("workers") == {"workers": []}
+
+
+def test_workers_and_top_while_a_job_runs(shop: Shop) -> None:
+    """Both are asked by processes of their own, while a worker here has a job in hand."""
+    (held,) = shop.enqueue(job_type="hold")
+
+    async def asked(*argv: str) -> str:
+        command = [sys.executable, "-m", "tenure", *argv]
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout
+
+    async def main(app: Tenure) -> tuple[str, ...]:
+        started = asyncio.Event()
+        app.on("job_started")(lambda _: started.set())
+        worker = app.worker(name="north")
+        async with worker:
+            await started.wait()
+            while not await (await app.store()).list_documents(SYSTEM, WORKER):
+                await asyncio.sleep(0)
+            frames = (
+                await asked("workers"),
+                await asked("workers", "--json"),
+                await asked("top", "--once"),
+                await asked("top", "--once", "--json"),
+                await asked("jobs", "--json"),
+            )
+            worker.stop(hard=True)
+        return frames
+
+    listed, workers_json, top, top_json, jobs_json = shop.use(main)
+    _, row = listed.splitlines()
+    assert row.split()[0] == "north"
+    assert "mail, slow" in row
+    (card,) = json.loads(workers_json)["workers"]
+    assert (card["name"], card["queues"]) == ("north", ["mail", "slow"])
+    assert "1 worker, 1 running" in top
+    assert held in top
+    frame = json.loads(top_json)
+    assert [job["id"] for job in frame["running"]] == [held]
+    assert frame["running"][0]["worker"] == "north"
+    assert frame["events"]["claimed"] == 1
+    assert json.loads(jobs_json)["jobs"][0]["status"] == "running"
+
+
+def test_a_worker_says_what_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 7_300.0)
+    card = WorkerCard(
+        name="north",
+        host="box",
+        pid=7,
+        started_at=100,
+        queues=("mail", "video"),
+        concurrency=10,
+        running=1,
+        jobs=(RunningJob("acme", "some-id", "send", 3.5),),
+    )
+    assert workers.rows([card]) == [("north", "box", "7", "2 h", "1/10", "mail, video", "send some-id")]
+
+
+def test_top_once(cli: Cli, shop: Shop) -> None:
+    shop.enqueue(3)
+    (running,) = (one.job.spec.id for one in shop.claim())
+    shop.enqueue(1, tenant="acme")
+    lines = cli.done("top", "--once").lines
+    assert lines[0].endswith("Z: 0 workers, 1 running")
+    assert any(line.startswith(running) and "north" in line for line in lines)
+    assert f"events of the last {WINDOW_SECONDS} s" in lines
+    assert any(line.split() == ["enqueued", "3", f"{3 / WINDOW_SECONDS:.1f}"] for line in lines)
+    frame = cli.json("top", "--once")
+    assert frame["events"] == {"enqueued": 3, "claimed": 1}
+    assert (frame["more"], frame["caught_up"]) == (False, True)
+    assert cli.json("top", "--once", "--all-tenants")["events"] == {"enqueued": 4, "claimed": 1}
+
+
+def test_top_says_when_more_run_than_it_shows_and_when_it_is_behind(
+    cli: Cli, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenure.service.cli.top.SHOWN", 2)
+    monkeypatch.setattr("tenure.service.cli.top.READS", 1)
+    shop.enqueue(3)
+    shop.claim(3)
+    assert cli.done("top", "--once").lines[0].endswith("more than 2 running, still reading the feed")
+    frame = cli.json("top", "--once")
+    assert (len(frame["running"]), frame["more"], frame["caught_up"]) == (2, True, False)
+
+
+def test_top_goes_on_until_interrupted_with_a_line_of_json_each(
+    cli: Cli, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The third pause is the moment of Ctrl-C."""
+    shop.enqueue()
+    pauses = 0
+
+    async def pause(seconds: float) -> None:
+        nonlocal pauses
+        pauses += 1
+        if pauses == 3:
+            raise KeyboardInterrupt
+        await asyncio.to_thread(shop.enqueue)
+
+    monkeypatch.setattr("tenure.service.cli.top.pause", pause)
+    ran = cli("top", "--json")
+    assert ran.code == 130
+    assert [json.loads(line)["events"]["enqueued"] for line in ran.lines] == [1, 2, 3]
+
+
+def test_recent_events_are_those_of_the_last_minute() -> None:
+    recent = Recent()
+    recent.add([Event("a", EventKind.ENQUEUED, second * 1_000) for second in range(200)])
+    recent.add([Event("a", EventKind.CLAIMED, 199_500)])
+    assert recent.counts(199_999) == {"enqueued": WINDOW_SECONDS, "claimed": 1}
+    assert recent.counts(230_000) == {"enqueued": 29, "claimed": 1}
+    assert recent.counts(400_000) == {}

@@ -1,0 +1,1 @@
+"""The demo's work, its sinks and its proof, and the examples."""

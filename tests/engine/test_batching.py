@@ -1,0 +1,190 @@
+"""Natural batching: jobs of many callers leave together, and nobody pays for another's trouble."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tenure import OutcomeUnknown, Tenure
+from tenure.domain.errors import StoreUnavailable
+from tenure.domain.job import NewJob
+from tenure.engine import client
+from tests.engine.kit import Between, Meddle
+
+
+@pytest.fixture
+def add(app: Tenure) -> Any:
+    @app.job
+    async def add(n: int = 0, padding: str = "") -> None: ...
+
+    return add
+
+
+def sizes(between: Between) -> list[int]:
+    """How many jobs each call to the store carried."""
+    return [len(jobs) for jobs in between.of("enqueue")]
+
+
+async def numbers(app: Tenure) -> list[int]:
+    """What is in the store, oldest first."""
+    return [job.payload["n"] for job in reversed(await app.jobs())]
+
+
+async def test_an_idle_process_sends_at_once(add: Any, between: Between) -> None:
+    await add.enqueue(1)
+    await add.enqueue(2)
+    assert sizes(between) == [1, 1]
+
+
+async def test_what_comes_while_a_call_is_on_its_way_leaves_together(app: Tenure, add: Any, between: Between) -> None:
+    held = between.hold("enqueue")
+    first = asyncio.create_task(add.enqueue(0))
+    await held.came.wait()
+    others = [asyncio.create_task(add.enqueue(n)) for n in range(1, 200)]
+    await asyncio.sleep(0)
+    held.let_go()
+    handles = await asyncio.gather(first, *others)
+    assert sizes(between) == [1, 199]
+    assert len({handle.id for handle in handles}) == 200
+    assert await numbers(app) == list(range(200))
+
+
+async def test_a_flush_carries_at_most_500_jobs(app: Tenure, add: Any, between: Between) -> None:
+    held = between.hold("enqueue")
+    first = asyncio.create_task(add.enqueue(0))
+    await held.came.wait()
+    many = asyncio.create_task(app.enqueue_many([add.build(n) for n in range(1, 1_301)]))
+    others = [asyncio.create_task(add.enqueue(n)) for n in range(1_301, 1_401)]
+    await asyncio.sleep(0)
+    held.let_go()
+    await asyncio.gather(first, many, *others)
+    assert sizes(between) == [1, 500, 500, 400]
+    assert await numbers(app) == list(range(1_401))
+
+
+async def test_a_flush_carries_at_most_4_mib(app: Tenure, add: Any, between: Between) -> None:
+    large = "x" * 200_000
+    handles = await app.enqueue_many([add.build(n, padding=large) for n in range(50)])
+    assert len(handles) == 50
+    assert sizes(between) == [20, 20, 10]
+    for jobs in between.of("enqueue"):
+        assert sum(len(job.payload) for job in jobs) <= client.FLUSH_BYTES
+
+
+async def test_a_cancelled_caller_leaves_the_batch_alone(app: Tenure, add: Any, between: Between) -> None:
+    held = between.hold("enqueue")
+    callers = [asyncio.create_task(add.enqueue(0))]
+    await held.came.wait()
+    callers += [asyncio.create_task(add.enqueue(n)) for n in range(1, 5)]
+    await asyncio.sleep(0)
+    callers[0].cancel()  # on its way
+    callers[3].cancel()  # still waiting
+    held.let_go()
+    done = await asyncio.gather(*callers, return_exceptions=True)
+    assert [isinstance(one, asyncio.CancelledError) for one in done] == [True, False, False, True, False]
+    assert await numbers(app) == list(range(5))
+
+
+async def test_the_buffer_is_bounded_and_enqueue_waits(
+    app: Tenure, add: Any, between: Between, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "WAITING_JOBS", 10)
+    await app.opened()
+    held = between.hold("enqueue")
+    callers = [asyncio.create_task(add.enqueue(n)) for n in range(50)]
+    await held.came.wait()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    enqueuer = await app.enqueuer()
+    assert enqueuer._jobs_waiting == 10
+    held.let_go()
+    await asyncio.gather(*callers)
+    assert max(sizes(between)) <= 10
+    assert sorted(await numbers(app)) == list(range(50))
+
+
+async def test_one_whose_data_breaks_the_call_is_alone_in_the_end(app: Tenure, add: Any, between: Between) -> None:
+    async def poisoned(verb: Meddle, jobs: Sequence[NewJob], *, atomic: bool) -> Any:
+        if any(b'"n":13' in job.payload for job in jobs):
+            raise ValueError("thirteen")
+        return await verb(jobs, atomic=atomic)
+
+    held = between.hold("enqueue")
+    callers = [asyncio.create_task(add.enqueue(0))]
+    await held.came.wait()
+    callers += [asyncio.create_task(add.enqueue(n)) for n in range(1, 40)]
+    await asyncio.sleep(0)
+    between.meddle["enqueue"] = poisoned
+    held.let_go()
+    done = await asyncio.gather(*callers, return_exceptions=True)
+    assert [n for n, one in enumerate(done) if isinstance(one, BaseException)] == [13]
+    assert str(done[13]) == "thirteen"
+    assert sorted(await numbers(app)) == [n for n in range(40) if n != 13]
+    assert sizes(between)[1] == 39, "they left together"
+    assert len(sizes(between)) < 20, "halved, not one by one"
+
+
+async def test_an_unknown_outcome_is_asked_about_again_with_the_same_jobs(
+    app: Tenure, add: Any, between: Between
+) -> None:
+    """The call took effect and its answer was lost: the second answer is that of the first."""
+    answers: list[Any] = []
+
+    async def lost(verb: Meddle, jobs: Sequence[NewJob], *, atomic: bool) -> Any:
+        answers.append(await verb(jobs, atomic=atomic))
+        if len(answers) < 3:
+            raise OutcomeUnknown()
+        return answers[-1]
+
+    between.meddle["enqueue"] = lost
+    handle = await add.enqueue(1)
+    first, second, third = between.of("enqueue")
+    assert first == second == third
+    assert handle.created
+    assert await numbers(app) == [1]
+
+
+async def test_an_outcome_that_stays_unknown_is_told_to_each_with_its_own_jobs(
+    app: Tenure, add: Any, between: Between, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "DEADLINE_SECONDS", 0.0)
+    held = between.hold("enqueue")
+    first = asyncio.create_task(add.enqueue(0))
+    await held.came.wait()
+    others = [asyncio.create_task(add.enqueue(n)) for n in (1, 2)]
+    await asyncio.sleep(0)
+    between.fail("enqueue", times=1, error=OutcomeUnknown())
+    held.let_go()
+    done = await asyncio.gather(first, *others, return_exceptions=True)
+    sent = between.of("enqueue")[1]
+    assert len(sent) == 2
+    assert [one.ids for one in done[1:] if isinstance(one, OutcomeUnknown)] == [(job.id,) for job in sent]
+
+
+async def test_a_store_that_is_away_is_told_at_once_and_the_next_call_goes_through(
+    app: Tenure, add: Any, between: Between
+) -> None:
+    between.fail("enqueue", times=1)
+    with pytest.raises(StoreUnavailable, match="the store is away"):
+        await add.enqueue(1)
+    assert (await add.enqueue(2)).created
+    assert await numbers(app) == [2]
+
+
+async def test_closing_waits_for_what_is_on_its_way(app: Tenure, add: Any, between: Between) -> None:
+    held = between.hold("enqueue")
+    caller = asyncio.create_task(add.enqueue(1))
+    await held.came.wait()
+    closing = asyncio.create_task(app.close())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    held.let_go()
+    await closing
+    assert (await caller).created
+
+
+def test_each_event_loop_has_its_own_way_to_the_store(app: Tenure, add: Any) -> None:
+    for n in range(3):
+        asyncio.run(add.enqueue(n))
+    assert asyncio.run(numbers(app)) == [0, 1, 2]

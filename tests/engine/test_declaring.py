@@ -1,0 +1,321 @@
+"""Declaring jobs: what a handler may look like, and what is refused before the program runs."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, cast
+
+import pytest
+
+from tenure import Context, InvalidValue, Jobs, Tenure
+from tenure.domain.errors import NotReady
+
+
+async def test_a_bare_decorator_takes_the_functions_name_and_the_default_queue(app: Tenure) -> None:
+    @app.job
+    async def greet(name: str) -> str:
+        """Says hello."""
+        return f"hello {name}"
+
+    assert (greet.name, greet.queue, greet.executor) == ("greet", "default", "inline")
+    assert greet.__doc__ == "Says hello."
+    job = await (await greet.enqueue("Ada")).get()
+    assert (job.job_type, job.queue, job.payload) == ("greet", "default", {"name": "Ada"})
+
+
+async def test_declared_options_hold_for_every_job(app: Tenure) -> None:
+    @app.job(name="mail.send", queue="mail", max_attempts=7, priority=5, labels={"team": "crm"})
+    async def send(to: str) -> None: ...
+
+    job = await (await send.enqueue("a@b.example")).get()
+    assert (job.job_type, job.queue, job.max_attempts, job.priority) == ("mail.send", "mail", 7, 5)
+    assert job.labels == {"team": "crm"}
+
+
+async def test_the_decorated_function_stays_callable(app: Tenure) -> None:
+    @app.job
+    async def double(n: int) -> int:
+        return 2 * n
+
+    @app.job
+    def triple(n: int) -> int:
+        return 3 * n
+
+    assert await double(21) == 42
+    assert triple(n=14) == 42
+
+
+def test_empty_parentheses_are_a_bare_decorator(app: Tenure) -> None:
+    @app.job()
+    async def greet() -> None: ...
+
+    assert greet.name == "greet"
+
+
+def test_a_name_is_declared_once(app: Tenure) -> None:
+    @app.job
+    async def greet() -> None: ...
+
+    with pytest.raises(InvalidValue, match="job greet is declared twice: give one of them another name="):
+
+        @app.job(name="greet")
+        async def other() -> None: ...
+
+    assert app.definitions["greet"] is greet
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"priorty": 1}, "there is no option 'priorty'; did you mean 'priority'?"),
+        ({"max_tries": 1}, "did you mean 'max_retries'?"),
+        ({"zzz": 1}, "known are .*timeout"),
+        ({"delay": 5}, "there is no option 'delay'"),
+        ({"run_at": 5}, "there is no option 'run_at'"),
+        ({"tenant": "acme"}, "there is no option 'tenant'"),
+    ],
+)
+def test_an_unknown_option_is_refused_with_the_one_that_was_meant(
+    app: Tenure, options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(InvalidValue, match=says):
+        app.job(**options)
+    with pytest.raises(InvalidValue, match=says):
+        app.stub(**options)
+
+
+def test_parameters_without_a_name_are_refused(app: Tenure) -> None:
+    def many(*names: str) -> None: ...
+    def open_ended(**names: str) -> None: ...
+    def positional(name: str, /) -> None: ...
+
+    for function in (many, open_ended, positional):
+        with pytest.raises(InvalidValue, match=f"job {function.__name__}: parameter .* has no name to be sent under"):
+            app.job(function)
+    assert app.definitions == {}
+
+
+def test_a_generator_is_refused(app: Tenure) -> None:
+    def plain() -> Iterator[int]:
+        yield 1
+
+    async def asynchronous() -> AsyncIterator[int]:
+        yield 1
+
+    for function in (plain, asynchronous):
+        with pytest.raises(InvalidValue, match="a generator has no single result"):
+            app.job(cast(Any, function))
+
+
+def test_an_executor_that_cant_run_the_function_is_refused(app: Tenure) -> None:
+    async def waits() -> None: ...
+    def computes() -> None: ...
+
+    with pytest.raises(InvalidValue, match="make it a plain def for threads"):
+        app.job(executor="thread")(waits)
+    with pytest.raises(InvalidValue, match="would block the event loop; use 'thread' or 'process'"):
+        app.job(executor="inline")(computes)
+    with pytest.raises(InvalidValue, match="executor 'gpu': give 'inline', 'thread' or 'process'"):
+        app.job(executor=cast(Any, "gpu"))(computes)
+    assert app.job(computes).executor == "thread"
+
+
+@pytest.mark.parametrize("name", ["<lambda>", "send mail", "é", "x" * 65])
+def test_a_name_that_cant_be_kept_is_refused(app: Tenure, name: str) -> None:
+    with pytest.raises(InvalidValue, match=r"job type .*: give 1 to 64 of"):
+        app.job(name=name)(lambda: None)
+
+
+# Many modules
+
+
+async def test_a_modules_jobs_join_an_app(app: Tenure) -> None:
+    jobs = Jobs()
+
+    @jobs.job
+    async def greet(name: str) -> str:
+        return f"hello {name}"
+
+    @jobs.job(queue="mail")
+    async def send() -> None: ...
+
+    app.include(jobs)
+    async with app.worker():
+        assert await greet.call("Ada") == "hello Ada"
+        assert (await send.enqueue()).created
+
+
+async def test_a_job_of_no_app_says_what_to_do(app: Tenure) -> None:
+    jobs = Jobs()
+
+    @jobs.job
+    async def greet() -> None: ...
+
+    with pytest.raises(NotReady, match=r"job greet belongs to no app yet: call app.include\(jobs\)"):
+        await greet.enqueue()
+
+
+async def test_a_job_of_two_apps_is_enqueued_through_one_of_them(app: Tenure) -> None:
+    jobs, other = Jobs(), Tenure("memory://")
+
+    @jobs.job
+    async def greet() -> None: ...
+
+    app.include(jobs)
+    other.include(jobs)
+    with pytest.raises(NotReady, match=r"job greet belongs to 2 apps: use app.enqueue\(greet.build\(...\)\)"):
+        await greet.enqueue()
+    assert (await app.enqueue(greet.build())).created
+    assert [job.job_type for job in await app.jobs()] == ["greet"]
+    assert await other.jobs() == []
+
+
+def test_including_a_name_twice_takes_nothing_in(app: Tenure) -> None:
+    jobs = Jobs()
+
+    @jobs.job
+    async def first() -> None: ...
+
+    @jobs.job
+    async def greet() -> None: ...
+
+    @app.job(name="greet")
+    async def own() -> None: ...
+
+    with pytest.raises(InvalidValue, match="job greet is declared twice"):
+        app.include(jobs)
+    assert set(app.definitions) == {"greet"}
+
+
+# Parameters
+
+
+class Later:
+    """Named in annotations before it is defined, below."""
+
+
+def declared_before_its_types(app: Tenure) -> Any:
+    @app.job
+    async def ship(order: "Order", ctx_free: "int" = 1) -> "Order":
+        return order
+
+    return ship
+
+
+async def test_annotations_may_name_what_is_defined_later(app: Tenure) -> None:
+    ship = declared_before_its_types(app)
+    async with app.worker():
+        assert await ship.call(Order(3)) == Order(3)
+    with pytest.raises(InvalidValue, match="order"):
+        await ship.enqueue({"wrong": 1})
+
+
+async def test_an_annotation_that_nothing_defines_is_named(app: Tenure) -> None:
+    @app.job
+    async def ship(order: "Nothing") -> None: ...  # type: ignore[name-defined]  # noqa: F821 the subject of the test
+
+    enqueue: Any = ship.enqueue
+    with pytest.raises(InvalidValue, match=r"job ship: an annotation can't be resolved .*'Nothing' is not defined"):
+        await enqueue(1)
+
+
+async def test_a_parameter_that_cant_be_sent_is_refused_at_the_first_use(app: Tenure) -> None:
+    @app.job
+    async def mix(either: dict[str, int] | Order) -> None: ...
+
+    @app.job
+    async def keep(connection: Later) -> None: ...
+
+    with pytest.raises(InvalidValue, match="job mix: its parameters can't be sent"):
+        await mix.enqueue({"a": 1})
+    with pytest.raises(InvalidValue, match="Later"):
+        await keep.enqueue(Later())
+    assert await app.jobs() == []
+
+
+async def test_defaults_stay_the_handlers(app: Tenure) -> None:
+    """What wasn't given isn't sent: the handler that runs decides, though it be newer than the producer."""
+
+    @app.job
+    async def greet(name: str, greeting: str = "hello", marks: int = 1) -> str:
+        return f"{greeting} {name}{'!' * marks}"
+
+    handle = await greet.enqueue("Ada", marks=2)
+    assert (await handle.get()).payload == {"name": "Ada", "marks": 2}
+    async with app.worker():
+        assert await handle.result(5) == "hello Ada!!"
+
+
+async def test_the_context_is_found_by_its_annotation_and_may_be_left_out(app: Tenure) -> None:
+    @app.job
+    async def with_context(whatever: Context, n: int) -> str:
+        return f"{whatever.job_type} {n}"
+
+    @app.job
+    def in_a_thread(whatever: Context, n: int) -> str:
+        return f"{whatever.job_type} {n}"
+
+    @app.job
+    async def without(ctx: int) -> int:
+        return ctx
+
+    async with app.worker():
+        assert await with_context.call(1) == "with_context 1"
+        assert await in_a_thread.call(n=2) == "in_a_thread 2"
+        assert await without.call(3) == 3
+
+
+async def test_a_parameter_without_annotation_takes_anything_that_can_be_sent(app: Tenure) -> None:
+    @app.job
+    async def echo(value, other=None):  # type: ignore[no-untyped-def]
+        return [value, other]
+
+    async with app.worker():
+        assert await echo.call({"a": [1, None]}, other="x") == [{"a": [1, None]}, "x"]
+        assert await echo.call(1) == [1, None]
+
+
+# Stubs
+
+
+async def test_a_stub_is_typed_and_run_elsewhere(app: Tenure) -> None:
+    ran: list[str] = []
+
+    @app.stub(name="mail.send", queue="mail")
+    def send(to: str) -> int:
+        ran.append(to)
+        raise AssertionError("a stub's body is never run")
+
+    with pytest.raises(InvalidValue, match=r"mail.send\(\)"):
+        await send.enqueue(cast(Any, 5))
+    handle = await send.enqueue("a@b.example")
+
+    elsewhere = Tenure(store=await app.opened(), settings=app.settings)
+
+    @elsewhere.job(name="mail.send", queue="mail")
+    async def handler(to: str) -> int:
+        ran.append(f"really {to}")
+        return len(to)
+
+    async with elsewhere.worker():
+        assert await handle.result(5) == 11
+    assert ran == ["really a@b.example"]
+    with pytest.raises(InvalidValue, match="is a stub: its handler is elsewhere"):
+        await app.execute_now(send.build("x"))
+
+
+async def test_a_worker_gives_back_what_it_knows_only_as_a_stub(app: Tenure) -> None:
+    @app.stub(name="mail.send")
+    async def send() -> None: ...
+
+    handle = await send.enqueue()
+    async with app.worker() as worker:
+        await worker.idle()
+    job = await handle.get()
+    assert (job.status, job.attempt, job.history[-1].reason) == ("scheduled", 0, "unknown_type")
+
+
+from dataclasses import dataclass  # noqa: E402 defined after the jobs that name it
+
+
+@dataclass
+class Order:
+    number: int

@@ -1,0 +1,151 @@
+"""Stores by their URL, and apps that open and close them."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenure import InvalidValue, Tenure, Unsupported
+from tenure.stores import opening
+from tenure.stores.memory import MemoryStore
+from tenure.stores.opening import open_store
+from tenure.stores.sql.sqlite import SqliteStore
+
+
+def test_the_embedded_stores() -> None:
+    assert isinstance(open_store("memory://"), MemoryStore)
+    assert isinstance(open_store("sqlite:///jobs.db"), SqliteStore)
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("sqlite:///jobs.db", "jobs.db"),
+        ("sqlite:///a/b%20c.db", "a/b c.db"),
+        ("sqlite:////var/lib/jobs.db", "/var/lib/jobs.db"),
+        ("sqlite:///caf%C3%A9.db", "café.db"),
+        ("sqlite:///50%25.db", "50%.db"),
+        ("sqlite:///me@home.db", "me@home.db"),
+    ],
+)
+def test_a_file_is_named_by_its_path(url: str, path: str) -> None:
+    store: Any = open_store(url)
+    assert store._file.path == Path(path).absolute()
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "redis", "rediss", "valkey"])
+def test_a_missing_extra_is_named(scheme: str) -> None:
+    with pytest.raises(Unsupported, match=rf"{scheme}:// needs the extra '(postgres|redis)': pip install 'tenure\["):
+        open_store(f"{scheme}://user:secret@host/db")
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("", "give memory:// or sqlite:///path/to/jobs.db"),
+        ("jobs.db", "url 'jobs.db': give memory://"),
+        ("sqlite:jobs.db", "give memory:// or sqlite:///"),
+        ("mysql://localhost/db", "no store is known for mysql://; known are memory, sqlite"),
+        ("://x", "no store is known for ://"),
+        ("memory://name", "a memory store has no name"),
+        ("sqlite://jobs.db", "a file has no host; give sqlite:///jobs.db with three slashes"),
+        ("sqlite://host/jobs.db", "a file has no host"),
+        ("sqlite://", "name the file, as in sqlite:///jobs.db"),
+        ("sqlite:///", "name the file, as in sqlite:///jobs.db"),
+        ("sqlite:///a%00b", "name the file"),
+        ("sqlite:///:memory:", "a store in memory is memory://"),
+        ("sqlite:///jobs.db?mode=ro", "no options are known for a file"),
+        ("sqlite:///jobs.db#x", "no options are known for a file"),
+        ("http://[::1", "no store is known for http://"),
+    ],
+)
+def test_a_url_that_names_no_store_says_what_to_give(url: str, says: str) -> None:
+    with pytest.raises(InvalidValue, match=says):
+        open_store(url)
+
+
+@pytest.mark.parametrize("url", [Path("jobs.db"), 5, b"memory://"])
+def test_what_is_no_url_is_refused(url: Any) -> None:
+    with pytest.raises(InvalidValue, match="url: give a string, not"):
+        open_store(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://user:hunter2@host/db",
+        "mysql://user:hun@ter2/hunter2@host/db",
+        "mysql://:hunter2@host/db",
+        "mysql://hunter2@host/db",
+        "mysql://host/db?password=hunter2",
+        "mysql://host/db?sslmode=x#hunter2",
+        "user:hunter2@host/db",
+        "sqlite://user:hunter2@host/jobs.db",
+        "sqlite://hunter2@host",
+        "sqlite:///jobs.db?key=hunter2",
+        "memory://user:hunter2@host",
+        "redis://user:hunter2@host",
+        "postgresql://user:hunter2@host/db",
+    ],
+)
+def test_a_password_is_never_shown(url: str) -> None:
+    with pytest.raises((InvalidValue, Unsupported)) as refused:
+        open_store(url)
+    shown = f"{refused.value} {refused.value!r} {refused.value.__cause__}"
+    assert "hunter2" not in shown
+
+
+def test_other_peoples_stores_bring_their_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Point:
+        name = "theirs"
+
+        def load(self) -> Any:
+            return lambda url: f"the store at {url}"
+
+    monkeypatch.setattr(opening, "entry_points", lambda group: [Point()] if group == "tenure.stores" else [])
+    assert open_store("theirs://x") == "the store at theirs://x"  # type: ignore[comparison-overlap]  # a stand-in
+
+
+# Apps
+
+
+async def test_opening_is_lazy_and_a_closed_app_opens_again(tmp_path: Path) -> None:
+    app = Tenure(f"sqlite:///{tmp_path}/jobs.db")
+
+    @app.job
+    async def work(n: int) -> int:
+        return n
+
+    assert list(tmp_path.iterdir()) == []
+    async with app:
+        handle = await work.enqueue(7)
+    again = await app.get(handle.id)
+    assert again.payload == {"n": 7}
+    async with app.worker():
+        assert await work.call(8) == 8
+    await app.close()
+    await app.close()
+
+
+async def test_a_store_that_was_given_stays_open(app: Tenure) -> None:
+    async with app:
+        await app.send("work")
+    assert len(await app.jobs()) == 1
+
+
+def test_an_app_shows_no_url(tmp_path: Path) -> None:
+    assert "secret" not in repr(Tenure(f"sqlite:///{tmp_path}/secret.db"))
+
+
+def test_an_app_works_in_one_loop_after_the_other(tmp_path: Path) -> None:
+    app = Tenure(f"sqlite:///{tmp_path}/jobs.db")
+    for _ in range(3):
+        asyncio.run(_used(app))
+    assert asyncio.run(_used(app)) == 4
+
+
+async def _used(app: Tenure) -> int:
+    async with app:
+        await app.send("work")
+        return len(await app.jobs())

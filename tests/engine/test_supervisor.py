@@ -1,0 +1,289 @@
+"""Workers as users run them: a supervisor and its children, real processes, really killed."""
+
+import asyncio
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tenure import Definition, JobFailed, Tenure
+from tenure.domain.states import State
+from tests.engine import supervised_app as jobs
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 60.0
+TARGET = "tests.engine.supervised_app:app"
+
+MAIN = """
+import asyncio, sys
+from tenure.engine.worker.supervisor.child import ChildOptions
+from tenure.engine.worker.supervisor.supervisor import Supervisor
+
+async def main():
+    options = ChildOptions(target=sys.argv[1], name=sys.argv[2], slots=800, concurrency=200, shutdown_grace=0.3,
+                           queues={"default": None, "lanes": None}, lease=3, log_level="error")
+    return await Supervisor(options, int(sys.argv[3])).run()
+
+sys.exit(asyncio.run(main()))
+"""
+
+
+@contextmanager
+def worker(
+    folder: Path, name: str = "w", processes: int = 1, target: str = TARGET, cancel_grace: float = 0.5
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker of its own; killed at the end if it is still there."""
+    environment = {
+        **os.environ,
+        "TENURE_URL": f"sqlite:///{folder}/jobs.db",
+        "TENURE_CANCEL_GRACE": str(cancel_grace),
+        "TENURE_SHUTDOWN_GRACE": "0.3",
+        "TENURE_POLL": "0.05",
+        "TENURE_POLL_AT_MOST": "0.2",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
+    }
+    command = [sys.executable, "-c", MAIN, target, name, str(processes)]
+    process = subprocess.Popen(command, env=environment, cwd=ROOT, stderr=subprocess.PIPE)
+    try:
+        yield process
+    finally:
+        for pid in (*children_of(process.pid), process.pid):
+            _kill(pid)
+        process.communicate()
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGCONT)
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def children_of(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]
+    except OSError:
+        return []
+
+
+def gone(pid: int) -> bool:
+    """Waits for a process that isn't ours to end."""
+    try:
+        watched = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([watched], [], [], PATIENCE)[0])
+    finally:
+        os.close(watched)
+
+
+@asynccontextmanager
+async def client(folder: Path) -> AsyncIterator[Tenure]:
+    """The app of this process, on the same file."""
+    app = Tenure(f"sqlite:///{folder}/jobs.db")
+    for definition in jobs.app.definitions.values():
+        app._add(definition)
+    async with app:
+        yield app
+
+
+async def claimed(app: Tenure, count: int = 1) -> list[str]:
+    """Waits until so many claims were seen; the workers that made them."""
+    workers = []
+    async with asyncio.timeout(PATIENCE):
+        async for event in app.fleet.events():
+            if event.kind == "claimed" and event.worker is not None:
+                workers.append(event.worker)
+            if len(workers) == count:
+                break
+    return workers
+
+
+@pytest.mark.parametrize("job", [jobs.blocks, jobs.holds_the_gil], ids=lambda job: job.name)
+def test_what_blocks_a_process_doesnt_cost_the_lease(tmp_path: Path, job: Definition[[float], str]) -> None:
+    async def main() -> None:
+        async with client(tmp_path) as app:
+            handle = await app.enqueue(job.build(1.6))
+            with worker(tmp_path, "a"), worker(tmp_path, "b"):
+                assert await handle.result(PATIENCE) == "done"
+            story = await handle.get()
+            assert [lease.outcome for lease in story.history] == ["succeeded"]
+
+    asyncio.run(main())
+
+
+def test_a_hung_handler_costs_its_process_and_nobody_else(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with client(tmp_path) as app:
+            other = await app.enqueue(jobs.waits.build(str(tmp_path)))
+            with worker(tmp_path):
+                await claimed(app)
+                hung = await app.enqueue(jobs.hangs.build())
+                with pytest.raises(JobFailed, match="Timeout"):
+                    await hung.result(PATIENCE)
+                await claimed(app, 3)
+                (tmp_path / "go").touch()
+                assert await other.result(PATIENCE) == "attempt 1"
+            story = await other.get()
+            assert [(lease.outcome, lease.reason) for lease in story.history] == [
+                ("released", "restart"),
+                ("succeeded", "ok"),
+            ]
+
+    asyncio.run(main())
+
+
+def test_a_process_that_dies_retries_its_jobs_at_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with client(tmp_path) as app:
+            with worker(tmp_path):
+                handle = await app.enqueue(jobs.dies.build(1))
+                assert await handle.result(PATIENCE) == "alive at 2"
+            story = await handle.get()
+            assert story.history[0].reason == "crashed"
+            assert "SIGKILL" in (story.history[0].error.message if story.history[0].error else "")
+
+    asyncio.run(main())
+
+
+def test_dying_on_the_last_attempt_leaves_a_dead_letter_and_the_queue_goes_on(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with client(tmp_path) as app:
+            with worker(tmp_path):
+                poison = await app.enqueue(jobs.dies.options(max_attempts=2).build(9))
+                after = await app.enqueue(jobs.quick.build(1))
+                with pytest.raises(JobFailed, match="Crashed"):
+                    await poison.result(PATIENCE)
+                assert await after.result(PATIENCE) == 2
+            story = await poison.get()
+            assert (story.state, story.attempt, story.dead_letter) == (State.FAILED, 2, "open")
+
+    asyncio.run(main())
+
+
+def test_a_worker_that_slept_through_its_lease_settles_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with client(tmp_path) as app:
+            await app.queue("lanes").configure(mode="keyed", group_limit=1)
+            handle = await app.enqueue(jobs.in_a_lane.options(group="g").build(str(tmp_path)))
+            with worker(tmp_path, "sleeper", cancel_grace=60) as sleeper:
+                await _seen(tmp_path / "started")
+                everyone = [sleeper.pid, *children_of(sleeper.pid)]
+                for pid in everyone:
+                    os.kill(pid, signal.SIGSTOP)
+                with worker(tmp_path, "other"):
+                    assert await handle.result(PATIENCE) == "second"
+                    for pid in everyone:
+                        os.kill(pid, signal.SIGCONT)
+                    await _seen(tmp_path / "cancelled-lease_lost")
+                    after = await app.enqueue(jobs.in_a_lane.options(group="g").build(str(tmp_path)))
+                    assert await _holders(app, after.id) == 1
+                    await after.cancel()
+            story = await handle.get()
+            assert [(lease.outcome, lease.worker.split(".")[0]) for lease in story.history] == [
+                ("lease_lost", "sleeper"),
+                ("succeeded", "other"),
+            ]
+            ends = [event.kind async for event in app.events(follow=False) if event.job_id == handle.id]
+            assert ends == ["enqueued", "claimed", "lease_lost", "claimed", "succeeded"]
+
+    asyncio.run(main())
+
+
+async def _holders(app: Tenure, id: str) -> int | None:
+    """How many of its group ran when the job was claimed, itself among them."""
+    async with asyncio.timeout(PATIENCE):
+        async for event in app.events():
+            if event.kind == "claimed" and event.job_id == id:
+                return event.group_holders
+    return None
+
+
+async def _seen(path: Path) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not path.exists():
+            await asyncio.sleep(0.02)
+
+
+def test_a_child_without_its_supervisor_ends(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with client(tmp_path) as app:
+            handle = await app.enqueue(jobs.waits.build(str(tmp_path)))
+            with worker(tmp_path) as supervisor:
+                await claimed(app)
+                (child,) = children_of(supervisor.pid)
+                supervisor.kill()
+                supervisor.wait()
+                assert await asyncio.to_thread(gone, child)
+            story = await handle.get()
+            assert (story.state, story.attempt, story.history[0].reason) == (State.PENDING, 0, "shutdown")
+
+    asyncio.run(main())
+
+
+def test_a_worker_told_to_stop_gives_everything_back(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with client(tmp_path) as app:
+            handles = await app.enqueue_many([jobs.waits.build(str(tmp_path)) for _ in range(100)])
+            with worker(tmp_path) as supervisor:
+                await claimed(app, 100)
+                supervisor.terminate()
+                assert await asyncio.to_thread(supervisor.wait, PATIENCE) == 0
+            stories = [await handle.get() for handle in handles]
+            assert {(story.state, story.attempt) for story in stories} == {(State.PENDING, 0)}
+            assert {story.history[0].reason for story in stories} == {"shutdown"}
+
+    asyncio.run(main())
+
+
+def test_progress_and_cancel_cross_the_processes(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with client(tmp_path) as app:
+            with worker(tmp_path):
+                telling = await app.enqueue(jobs.tells.build(str(tmp_path)))
+                async with asyncio.timeout(PATIENCE):
+                    async for event in app.events():
+                        if event.kind == "progress":
+                            assert (event.progress, event.message) == (0.25, "a quarter")
+                            break
+                held = await app.enqueue(jobs.waits.options(lease=0.5).build(str(tmp_path)))
+                await claimed(app, 2)
+                assert (await held.cancel()).was_running
+                await _seen(tmp_path / "cancelled-1")
+                (tmp_path / "go").touch()
+                assert await telling.result(PATIENCE) == "told"
+
+    asyncio.run(main())
+
+
+def test_a_plain_handler_reports_from_its_thread(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with client(tmp_path) as app:
+            with worker(tmp_path):
+                handle = await app.enqueue(jobs.tells_plainly.build())
+                assert await handle.result(PATIENCE) == "told"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("no_such_module:app", "no module 'no_such_module'"),
+        ("tests.engine.supervised_app:other", "has no 'other': it has app"),
+        ("tests.engine.supervised_app:NOW", "not a Tenure"),
+    ],
+)
+def test_a_worker_that_can_never_start_says_why_and_ends(tmp_path: Path, target: str, says: str) -> None:
+    with worker(tmp_path, target=target) as supervisor:
+        _, error = supervisor.communicate(timeout=PATIENCE)
+        assert supervisor.returncode == 64
+        assert says in error.decode()
