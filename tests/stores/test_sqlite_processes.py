@@ -1,6 +1,7 @@
 """Several processes, threads and forks on one SQLite file."""
 
 import asyncio
+import fcntl
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from tenure.domain.job import NewJob
 from tenure.domain.model import Unit, enqueue
 from tenure.domain.store import queue_topic
 from tenure.stores.sql.sqlite import SqliteStore
+from tenure.stores.sql.sqlite.file import StoreFile
 
 
 def job(number: int) -> NewJob:
@@ -116,6 +118,22 @@ def test_a_forked_child_opens_connections_of_its_own(tmp_path: Path) -> None:
     assert isinstance(claimed, Claimed)
     assert [one.job.spec.id for one in claimed.jobs] == [job(1).id, job(2).id, job(3).id]
     asyncio.run(store.close())
+
+
+def test_a_child_forked_while_its_parent_writes_keeps_nobody_waiting(tmp_path: Path) -> None:
+    file = StoreFile(tmp_path / "jobs.db")
+    reading, writing = os.pipe()
+    with file.locked():
+        child = os.fork()
+        if child == 0:
+            os.close(writing)
+            os.read(reading, 1)  # lives until the parent hangs up
+            os._exit(0)
+    with open(f"{file.path}-lock", "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(writing)
+    assert os.waitpid(child, 0)[1] == 0
+    os.close(reading)
 
 
 def test_concurrent_calls_share_a_transaction_and_a_broken_one_takes_nothing_with_it(tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ class Hints:
             for topic in topics:
                 self._waiting.setdefault(topic, set()).add(hint)
         try:
-            await asyncio.wait_for(hint, timeout_seconds)
+            async with asyncio.timeout(timeout_seconds):  # `wait_for` loses a cancel that comes with a hint (3.11)
+                await hint
         except TimeoutError:
             return False
         finally:

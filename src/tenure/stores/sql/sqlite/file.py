@@ -153,6 +153,7 @@ class StoreFile:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
         finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)  # a child that was forked meanwhile has it open too: closing isn't enough
             os.close(lock)
 
     @property

@@ -1,0 +1,23 @@
+"""Hints wake whoever waits, and take nothing else away from them."""
+
+import asyncio
+
+from tenure.stores.hints import Hints
+
+
+def test_a_wait_cancelled_at_the_moment_of_a_hint_is_cancelled() -> None:
+    async def main() -> bool:
+        hints = Hints()
+        waiter = asyncio.create_task(hints.wait(["x"], 5))
+        await asyncio.sleep(0)
+        hints.tell(["x"])
+        await asyncio.sleep(0)  # the hint has come, its waiter hasn't run yet
+        waiter.cancel()
+        await asyncio.wait([waiter])
+        return waiter.cancelled()
+
+    assert asyncio.run(main())
+
+
+def test_a_wait_without_a_hint_ends_by_itself() -> None:
+    assert asyncio.run(Hints().wait(["x"], 0)) is False
