@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import io
 import json
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -63,6 +64,8 @@ def _without_checker(lockstep: Any) -> None:
 
 
 def _run_tests(suite: str) -> Verdict:
+    # Tenure's own plugin is installed, and pytest would object that the copy was imported before it.
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     import pytest
 
     class Watch:
@@ -82,7 +85,7 @@ def _run_tests(suite: str) -> Verdict:
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         code = pytest.main(
-            ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", suite],
+            ["-x", "-q", "-p", "no:cacheprovider", suite],
             plugins=[watch],
         )
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) or (code and watch.failed is None):
