@@ -15,14 +15,12 @@ two producers that share a key should share the library's version too, or use a 
 
 import importlib
 import zlib
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Protocol
 
-import msgspec
-
 from tenure.codecs.base import Codec
-from tenure.codecs.checks import check
+from tenure.codecs.json import JsonCodec
+from tenure.codecs.msgpack import MsgpackCodec
 from tenure.domain import names
 from tenure.domain.errors import InvalidValue
 
@@ -143,35 +141,7 @@ def _zstd() -> Any:
     raise InvalidValue("codec zstd needs the extra 'zstd': pip install 'tenure[zstd]'")
 
 
-class _Plain:
-    """JSON or MessagePack as in their own codecs, but for the size: here the packed bytes are what is limited."""
-
-    def __init__(self, name: str, encode: Callable[[Any], bytes], decoder: Callable[[Any], Any]) -> None:
-        self.name = name
-        self._encode = encode
-        self._decoder = lru_cache(maxsize=1024)(decoder)
-
-    def encode(self, value: Any) -> bytes:
-        check(value)
-        try:
-            body = self._encode(value)
-        except (TypeError, ValueError, OverflowError, UnicodeEncodeError, msgspec.MsgspecError) as error:
-            raise InvalidValue(f"payload: {error}") from error
-        return names.size("payload", body, MAX_PLAIN)
-
-    def decode(self, body: bytes, type: Any = Any) -> Any:
-        try:
-            value = self._decoder(type).decode(body)
-        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-            raise InvalidValue(f"payload: {error}") from error
-        check(value)
-        return value
-
-
 def compressed_codecs() -> tuple[Codec, ...]:
     """JSON and MessagePack under every method. Those of a missing library are known, and name the extra when used."""
-    plain = (
-        _Plain("json", msgspec.json.Encoder().encode, msgspec.json.Decoder),
-        _Plain("msgpack", msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder),
-    )
+    plain = (JsonCodec(MAX_PLAIN), MsgpackCodec(MAX_PLAIN))  # here the packed bytes are what is limited
     return tuple(Compressed(inner, method) for inner in plain for method in (Zlib(), Zstd()))
