@@ -1,6 +1,7 @@
 """The worker: what it takes, how much at once, and what its handlers know and may ask."""
 
 import asyncio
+import gc
 import threading
 from collections import Counter
 from datetime import timedelta
@@ -14,6 +15,7 @@ from tenure.domain.calls import Renewal
 from tenure.domain.errors import NotReady
 from tenure.domain.job import Progress
 from tenure.engine.job_types import JobTypeCard
+from tenure.engine.worker.hand import Hand
 from tenure.engine.worker.presence import WorkerCard
 from tenure.engine.worker.worker import Worker
 from tenure.testing.clock import ManualClock
@@ -543,17 +545,27 @@ async def test_two_workers_share_the_work(app: Tenure) -> None:
 
 
 async def test_many_short_jobs_leave_nothing_behind(app: Tenure) -> None:
-    """Deadlines of ended jobs aren't kept until they would have been due."""
+    """Neither their deadlines nor their contexts are kept, and none waits for the collector of cycles."""
 
     @app.job
     async def work() -> None: ...
 
     worker: Worker
     async with app.worker(concurrency=50) as worker:
-        for _ in range(6):
-            await app.enqueue_many([work.build() for _ in range(500)])
-            await worker.idle()
+        gc.collect()
+        gc.disable()
+        try:
+            before = len(_hands_and_contexts())
+            for _ in range(6):
+                await app.enqueue_many([work.build() for _ in range(500)])
+                await worker.idle()
+            assert len(_hands_and_contexts()) == before
+        finally:
+            gc.enable()
         parts = worker._parts
         assert parts is not None
         assert len(parts.hands) == 0
-        assert len(parts._wheel._heap) <= 1_200
+
+
+def _hands_and_contexts() -> list[object]:
+    return [one for one in gc.get_objects() if isinstance(one, Hand | Context)]

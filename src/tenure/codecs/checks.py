@@ -13,14 +13,17 @@ MAX_DEPTH = 64
 
 SMALLEST, LARGEST = -(1 << 63), (1 << 64) - 1
 
-_SCALARS = (str, bytes, bool, type(None))
+_PLAIN = frozenset({str, bytes, bool, type(None)})
+"""Types with nothing to check: asked first, and exactly, for most of what is sent is one of them."""
+_TEXTS = (str, bytes)
+_COLLECTIONS = (list, tuple, set, frozenset)
 
 
 def check(value: Any, depth: int = 1) -> None:
     """Refuses nesting beyond 64 levels, and numbers that no other reader understands."""
     if depth > MAX_DEPTH:
         raise InvalidValue(f"payload: nested deeper than {MAX_DEPTH} levels")
-    if isinstance(value, _SCALARS):
+    if type(value) in _PLAIN or isinstance(value, _TEXTS):
         return
     if isinstance(value, int):
         if not SMALLEST <= value <= LARGEST:
@@ -31,16 +34,17 @@ def check(value: Any, depth: int = 1) -> None:
             raise InvalidValue(f"payload: {value} isn't a JSON number; send None or a string instead")
         return
     for content in _contents(value):
-        check(content, depth + 1)
+        if depth == MAX_DEPTH or type(content) not in _PLAIN:
+            check(content, depth + 1)
 
 
 def _contents(value: Any) -> Iterable[Any]:
     if isinstance(value, dict):
         return chain(value, value.values())
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, _COLLECTIONS):
         return value
     if isinstance(value, msgspec.Struct):
-        return (getattr(value, field) for field in value.__struct_fields__)
+        return msgspec.structs.astuple(value)
     if hasattr(value, "__dataclass_fields__"):
         return (getattr(value, field) for field in value.__dataclass_fields__)
     return ()

@@ -36,10 +36,8 @@ async def to_settle(app: "Tenure", tenant: str, id: str, result: Body | None, jo
 
 
 async def to_run(app: "Tenure", claimed: ClaimedJob) -> ClaimedJob:
-    """A claimed job with its payload at hand."""
+    """A claimed job whose payload lies in the blob store, with its payload at hand."""
     job = claimed.job
-    if not is_spilled(job.spec.codec):
-        return claimed
     body = await unspill(app.blob_store, job.spec.tenant, job.spec.id, Body(claimed.payload, job.spec.codec))
     return replace(claimed, payload=body.content, job=replace(job, spec=replace(job.spec, codec=body.codec)))
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -44,11 +44,13 @@ class Cancelled:
     From a coroutine `await ctx.cancelled.wait()`; from a thread `ctx.cancelled.wait_sync(timeout)`.
     """
 
+    __slots__ = ("_event", "_waiting", "reason")
+
     def __init__(self) -> None:
         self.reason: str | None = None
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting: set[asyncio.Future[None]] | None = None
         self._event: threading.Event | None = None
-        """Made when a thread first waits: most jobs never ask, and it costs more than a short one runs."""
+        """Both made when somebody first waits: most jobs never ask, and it costs more than a short one runs."""
 
     def is_set(self) -> bool:
         return self.reason is not None
@@ -60,19 +62,20 @@ class Cancelled:
         self.reason = reason
         if self._event is not None:
             self._event.set()
-        for waiter in self._waiting:
+        for waiter in self._waiting or ():
             if not waiter.done():
                 waiter.set_result(None)
 
     async def wait(self) -> str | None:
         """Returns the reason once it is set."""
         if self.reason is None:
+            waiting = self._waiting = self._waiting or set()
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.add(waiter)
+            waiting.add(waiter)
             try:
                 await waiter
             finally:
-                self._waiting.discard(waiter)
+                waiting.discard(waiter)
         return self.reason
 
     def wait_sync(self, timeout: float | None = None) -> bool:
@@ -88,6 +91,8 @@ class Cancelled:
 class Context:
     """A job in the hands of its handler: annotate the first parameter with it to get it."""
 
+    __slots__ = ("_report", "app", "cancelled", "carried", "claimed", "settled", "state")
+
     def __init__(
         self,
         app: "Tenure",
@@ -95,30 +100,57 @@ class Context:
         state: Any,
         report: Callable[[Progress], None],
     ) -> None:
-        spec = claimed.job.spec
         self.app = app
         self.claimed = claimed
         self.settled = False
         """Whether a transaction of the handler has already ended the job."""
         self.state = state
         """What the app's lifespan gave."""
-        self.id = spec.id
-        self.tenant = spec.tenant
-        self.queue = spec.queue
-        self.job_type = spec.job_type
-        self.group = spec.group
-        self.labels = spec.labels
-        self.attempt = claimed.job.attempt
-        """Counted from 1."""
-        self.max_attempts = spec.max_attempts
-        self.fence = Fence(claimed.epoch, claimed.token.lease_seq)
         self.cancelled = Cancelled()
-        self._parents = tuple(parent.id for parent in spec.parents)
         self._report = report
-        self._carried: list[NewJob] = []
+        self.carried: tuple[NewJob, ...] = ()
+        """The jobs that go in with this one's success."""
 
     def __repr__(self) -> str:
         return f"<job {self.job_type} {self.id} of {self.tenant}, attempt {self.attempt}>"
+
+    @property
+    def id(self) -> str:
+        return self.claimed.job.spec.id
+
+    @property
+    def tenant(self) -> str:
+        return self.claimed.job.spec.tenant
+
+    @property
+    def queue(self) -> str:
+        return self.claimed.job.spec.queue
+
+    @property
+    def job_type(self) -> str:
+        return self.claimed.job.spec.job_type
+
+    @property
+    def group(self) -> str | None:
+        return self.claimed.job.spec.group
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self.claimed.job.spec.labels
+
+    @property
+    def attempt(self) -> int:
+        """Counted from 1."""
+        return self.claimed.job.attempt
+
+    @property
+    def max_attempts(self) -> int:
+        return self.claimed.job.spec.max_attempts
+
+    @property
+    def fence(self) -> Fence:
+        """Grows from lease to lease."""
+        return Fence(self.claimed.epoch, self.claimed.token.lease_seq)
 
     @property
     def log(self) -> "logging.LoggerAdapter[logging.Logger]":
@@ -147,7 +179,7 @@ class Context:
         if call.options.get("tenant", self.tenant) != self.tenant:
             raise InvalidValue(f"ctx.enqueue(): it goes in with a job of tenant {self.tenant}, and only there")
         job = call.new_job(self.app, self.tenant, self.app.new_id())
-        self._carried.append(job)
+        self.carried += (job,)
         return CarriedHandle(self.app.tenant(self.tenant), job.id, call.definition)
 
     @property
@@ -162,7 +194,8 @@ class Context:
         """The jobs that this one waited for, and their results."""
         from tenure.engine.flows import Parents
 
-        return Parents(self.app.tenant(self.tenant), self._parents)
+        parents = tuple(parent.id for parent in self.claimed.job.spec.parents)
+        return Parents(self.app.tenant(self.tenant), parents)
 
     def transaction(self) -> "AbstractAsyncContextManager[HandlerTransaction]":
         """`async with ctx.transaction() as tx`: what the handler writes by `tx.connection` commits with its success.
@@ -172,8 +205,3 @@ class Context:
         from tenure.engine.transactions import transaction
 
         return transaction(self)
-
-    @property
-    def carried(self) -> tuple[NewJob, ...]:
-        """The jobs that go in with this one's success."""
-        return tuple(self._carried)

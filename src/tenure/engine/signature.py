@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import astuple
 
 from tenure.codecs import Codec
 from tenure.domain.errors import InvalidValue
@@ -118,7 +119,7 @@ class HandlerSignature:
             decoded = codec.decode(body, self.arguments_type)
         except InvalidValue as error:
             raise InvalidValue(f"{self._name}(): {error}") from error
-        found = ((name, getattr(decoded, name)) for name in decoded.__struct_fields__)
+        found = zip(decoded.__struct_fields__, astuple(decoded), strict=True)
         return {name: value for name, value in found if value is not UNSET}
 
     def schema(self) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from tenure.domain.job import Failure
 from tenure.domain.names import Ms
 from tenure.domain.store import Store, queue_topic
 from tenure.engine.worker.clock import boottime
-from tenure.engine.worker.forks import leave_if_forked
 from tenure.engine.worker.hand import Hand, Hands
 
 BATCH = 500
@@ -32,12 +31,12 @@ class Ended(NamedTuple):
     """A job whose lease is to be ended so."""
 
     settle: Settle
-    deadline: float
     hand: Hand | None = None
+    """None when nothing of it has run: that may be said however late, for the store refuses what isn't ours."""
 
     def late(self, now: float) -> bool:
         """Whether the lease may be someone else's by now, so that nothing is to be settled."""
-        return now >= (self.deadline if self.hand is None else self.hand.deadline)
+        return self.hand is not None and self.hand.late(now)
 
 
 class ClaimTerms(NamedTuple):
@@ -79,7 +78,6 @@ class Exchanger:
         self._due_at = 0.0
         self._poll = terms.poll[0]
         self._claim_id: bytes | None = None
-        self._pid = os.getpid()
         self.idle = asyncio.Event()
         """Set while the last claim came back empty and nothing is in hand."""
 
@@ -150,7 +148,6 @@ class Exchanger:
 
     async def _turn(self) -> None:
         """One call: the ends that collected, and a claim if there is room."""
-        leave_if_forked(self._pid)
         batch = [self._ended.popleft() for _ in range(min(len(self._ended), BATCH))]
         request = self._request()
         if request is not None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from tenure.engine.settings import Settings
-from tenure.engine.worker.forks import leave_if_forked
+from tenure.engine.worker.forks import forks, leave_if_forked
 from tenure.engine.worker.hand import Hand
 from tenure.engine.worker.processes.pool import Processes
 
@@ -17,11 +17,15 @@ Execute = Callable[[Hand, dict[str, Any]], Awaitable[Any]]
 """Runs a job's handler with its arguments. Cancelled, it returns only when the handler has really ended."""
 
 
-async def inline(hand: Hand, arguments: dict[str, Any]) -> Any:
+def inline(hand: Hand, arguments: dict[str, Any]) -> Awaitable[Any]:
     """On the worker's loop. Stopped by cancelling its task; one that catches that goes on."""
-    if hand.definition.signature.takes_context:
-        return await hand.definition.function(hand.context, **arguments)
-    return await hand.definition.function(**arguments)
+    definition = hand.definition
+    running: Awaitable[Any] = (
+        definition.function(hand.context, **arguments)
+        if definition.signature.takes_context
+        else definition.function(**arguments)
+    )
+    return running
 
 
 class Threads:
@@ -33,9 +37,9 @@ class Threads:
     async def execute(self, hand: Hand, arguments: dict[str, Any]) -> Any:
         definition = hand.definition
         first = (hand.context,) if definition.signature.takes_context else ()
-        variables, pid = contextvars.copy_context(), os.getpid()
+        variables, since = contextvars.copy_context(), forks()
         running = asyncio.get_running_loop().run_in_executor(
-            self._pool, lambda: variables.run(_contained, pid, lambda: definition.function(*first, **arguments))
+            self._pool, lambda: variables.run(_contained, since, lambda: definition.function(*first, **arguments))
         )
         while not running.done():
             with suppress(asyncio.CancelledError):
@@ -46,13 +50,13 @@ class Threads:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _contained(pid: int, function: Callable[[], Any]) -> Any:
+def _contained(since: int, function: Callable[[], Any]) -> Any:
     try:
         return function()
     except StopIteration as error:
         raise RuntimeError("the handler raised StopIteration") from error  # no future can carry it
     finally:
-        leave_if_forked(pid)
+        leave_if_forked(since)
 
 
 class Executors:

@@ -3,13 +3,12 @@
 import asyncio
 import inspect
 import logging
-import os
 import random
 from collections.abc import Awaitable, Callable
 from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tenure.blobs.spill import Body
+from tenure.blobs.spill import Body, is_spilled
 from tenure.domain import calls
 from tenure.domain.calls import ClaimedJob, Outcome
 from tenure.domain.errors import InvalidValue, NotReady, Refused, StoreError, StoreUnavailable
@@ -23,7 +22,7 @@ from tenure.engine.definition import Call, Definition
 from tenure.engine.durations import milliseconds
 from tenure.engine.hooks import Middleware, Next
 from tenure.engine.signals import Fail, InvalidResult, Retry, Snooze, Stopped
-from tenure.engine.worker.forks import leave_if_forked
+from tenure.engine.worker.forks import forks, leave_if_forked
 from tenure.engine.worker.hand import Ending, Hand
 from tenure.engine.worker.processes.pool import HandlerError, ProcessDied
 from tenure.engine.worker.processes.wire import Returned
@@ -33,6 +32,9 @@ if TYPE_CHECKING:
     from tenure.engine.worker.executors import Executors
 
 R = TypeVar("R")
+
+SUCCEEDED = calls.Succeed()
+"""With nothing to keep."""
 
 log = logging.getLogger("tenure.worker")
 
@@ -46,14 +48,15 @@ class Runner:
         self._app = app
         self._executors = executors
         self._uniform = uniform
-        self._pid = os.getpid()
+        self._forks = forks()
 
     async def run(self, hand: Hand) -> Outcome | None:
         """How the attempt ended. Never raises what a handler raised, not even SystemExit."""
         if hand.ending is not None:
             return self._as_told(hand, calls.Release(reason="stopped"))  # told to end before it began
         try:
-            hand.claimed = await to_run(self._app, hand.claimed)
+            if is_spilled(hand.claimed.job.spec.codec):
+                hand.claimed = await to_run(self._app, hand.claimed)
             codec = self._app.codecs.get(hand.claimed.job.spec.codec)
             arguments = hand.definition.signature.decode(hand.claimed.payload, codec)
         except (asyncio.CancelledError, StoreUnavailable, NotReady) as error:  # of the blob store: later, or elsewhere
@@ -63,10 +66,10 @@ class Runner:
         try:
             value = await self._value(hand, arguments)
         except BaseException as error:
-            leave_if_forked(self._pid)
+            leave_if_forked(self._forks)
             outcome = self._outcome_of(hand, error)
         else:
-            leave_if_forked(self._pid)
+            leave_if_forked(self._forks)
             outcome = await self._success(hand, value)
         if hand.context is not None and hand.context.settled:
             return self._after_transaction(hand, outcome)
@@ -78,28 +81,28 @@ class Runner:
         if not isinstance(outcome, calls.Succeed):
             log.warning("%r ended with its transaction; what it did after that is ignored: %r", hand, outcome)
 
-    async def _value(self, hand: Hand, arguments: dict[str, Any]) -> Any:
+    def _value(self, hand: Hand, arguments: dict[str, Any]) -> Awaitable[Any]:
         definition, context = hand.definition, hand.context
         if context is None:
             raise AssertionError("a hand was run without its context")
         CURRENT.set(context)  # in this job's task alone
         execute = self._executors.of(definition.executor)
-        return await wrapped(self._app.middlewares, context, lambda: execute(hand, arguments))
+        return wrapped(self._app.middlewares, context, lambda: execute(hand, arguments))
 
     async def _success(self, hand: Hand, value: Any) -> Outcome:
+        carried = hand.context.carried if hand.context else ()
+        if isinstance(value, Returned):
+            carried += value.carried
         try:
-            return await self._kept(hand, value)
+            result = self._result(hand, value)
+            if result is None and not carried:
+                return SUCCEEDED
+            return await to_settle(self._app, hand.token.tenant, hand.token.job_id, result, carried)
         except (asyncio.CancelledError, StoreError) as error:  # of the blob store
             return self._outcome_of(hand, error)
         except Exception as error:  # a codec of one's own may raise anything
             message = f"the result of {hand.definition.name} can't be kept: {_text(error)}"
             return calls.Fail(Failure.clip("InvalidResult", message), InvalidResult.reason)
-
-    async def _kept(self, hand: Hand, value: Any) -> Outcome:
-        carried = hand.context.carried if hand.context else ()
-        if isinstance(value, Returned):
-            carried += value.carried
-        return await to_settle(self._app, hand.token.tenant, hand.token.job_id, self._result(hand, value), carried)
 
     def _result(self, hand: Hand, value: Any) -> Body | None:
         if isinstance(value, Returned):

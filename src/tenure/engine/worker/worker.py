@@ -14,6 +14,7 @@ import platform
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -242,6 +243,7 @@ class _Parts:
         )
         self.exchanger = Exchanger(store, self.hands, terms, queues, self._take, self._answered)
         self.loops: list[asyncio.Task[None]] = []
+        self._loop = asyncio.get_running_loop()
         self._stopping = False
         self._telling: set[asyncio.Task[None]] = set()
 
@@ -264,18 +266,17 @@ class _Parts:
             self._give_back(claimed, Release(UNKNOWN_TYPE_MS, "unknown_type"))
             return
         hand = Hand(claimed, definition, sent_at)
-        if hand.deadline <= boottime():
+        if hand.late(hand.started_at):
             self._give_back(claimed, Release(reason="late"))
             return
-        hand.context = Context(self._app, claimed, self._state, lambda progress: self._note(hand, progress))
+        hand.context = Context(self._app, claimed, self._state, partial(self._note, hand))
         self.hands.add(hand)
         self._leases.added(hand)
-        hand.task = asyncio.create_task(self._run(hand))
         self._wheel.add(hand)
+        hand.task = self._loop.create_task(self._run(hand))
 
     def _give_back(self, claimed: ClaimedJob, release: Release) -> None:
-        """Nothing of it has run, so it may be said however late: the store refuses what isn't ours any more."""
-        self.exchanger.settle(Ended(Settle(claimed.token, release), float("inf")))
+        self.exchanger.settle(Ended(Settle(claimed.token, release)))
 
     def _note(self, hand: Hand, progress: Any) -> None:
         hand.progress = progress
@@ -291,17 +292,16 @@ class _Parts:
         if hooks.heard(Hook.JOB_ENDED):
             with suppress(asyncio.CancelledError):
                 await hooks.tell(self._told(Hook.JOB_ENDED, hand, outcome=outcome))
+        settled = hand.context is not None and hand.context.settled
+        hand.let_go()
         self.hands.remove(hand)
-        if hand.context is not None and hand.context.settled:
-            self._leases.removed(hand)
-            self.exchanger.claim_soon()
+        if outcome is not None and not settled and not hand.late(boottime()):
+            self.exchanger.settle(Ended(Settle(hand.token, outcome), hand))
             return
-        if outcome is None or boottime() >= hand.deadline:
+        if not settled:
             log.warning("the lease of %r was lost: what came of it isn't settled", hand)
-            self._leases.removed(hand)
-            self.exchanger.claim_soon()
-            return
-        self.exchanger.settle(Ended(Settle(hand.token, outcome), hand.deadline, hand))
+        self._leases.removed(hand)
+        self.exchanger.claim_soon()
 
     def _answered(self, ended: Ended, reply: Settled | Refused) -> None:
         hand, hooks = ended.hand, self._app.hooks

@@ -1,6 +1,7 @@
 """The child's main program: `python -m tenure.engine.worker.supervisor.child LINE MEMORY OPTIONS`."""
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -49,6 +50,7 @@ def main() -> int:
         app = import_app(options.target)
         if app.url is None:
             raise TenureError(f"{options.target} has no store: give Tenure(...) a URL, or set TENURE_URL")
+        gc.freeze()  # what was imported stays: the collector needn't walk it again and again
         asyncio.run(work(app, options, line, deadlines))
     except TenureError as error:
         sys.stderr.write(f"tenure: {error}\n")
