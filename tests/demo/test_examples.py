@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from tenure import Fail, Tenure
+from tenure import BlobRef, Fail, Job, Tenure
 from tenure.demo.sinks import HookSink, MailSink
 
 PATIENCE = 60.0
@@ -24,9 +24,10 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TENURE_URL", f"sqlite:///{tmp_path}/jobs.db")
     monkeypatch.setenv("SHOP_PICTURES", str(tmp_path / "pictures"))
     monkeypatch.setenv("MUSIC_LIBRARY", str(tmp_path / "library"))
+    monkeypatch.setenv("TENURE_BLOBS", (tmp_path / "blobs").as_uri())
     yield
     for name in [name for name in sys.modules if name.startswith("examples.")]:
-        monkeypatch.delitem(sys.modules, name)
+        del sys.modules[name]  # for good: monkeypatch would put it back for the next test
 
 
 def module(name: str) -> ModuleType:
@@ -85,36 +86,67 @@ def test_an_order_goes_through_the_shop_and_its_mail_goes_out_once(
 
 
 @pytest.mark.usefixtures("fresh")
-def test_tunes_go_through_the_library(tmp_path: Path) -> None:
-    async def main() -> list[str]:
+def test_tunes_go_through_the_library_by_reference(tmp_path: Path) -> None:
+    async def main() -> tuple[list[str], list[Job]]:
         app: Tenure = module("music.app").app
         async with app, app.worker():
-            return await run("music.enqueue")
+            drawn = await run("music.enqueue")
+            return drawn, await app.jobs(job_type="import_track")
 
-    drawn = asyncio.run(main())
+    drawn, imports = asyncio.run(main())
     assert [line[:16].strip() for line in drawn] == ["up", "down", "there and back"]
     assert all(line.count("█") >= 7 for line in drawn)
-    assert len(list((tmp_path / "library").glob("*.wav"))) == 3
+    library = {path.stem: path.stat().st_size for path in (tmp_path / "library").glob("*.wav")}
+    given = [job.payload["audio"] for job in imports]
+    assert library == {audio["sha256"][:16]: audio["size"] for audio in given}
+    assert len(library) == 3
 
 
-def test_the_peaks_of_a_tune_fade_with_each_note(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("fresh")
+def test_a_file_of_ones_own_comes_back_as_a_reference_to_its_waveform(tmp_path: Path) -> None:
+    (tmp_path / "song.wav").write_bytes(module("music.sound").tune([440.0, 880.0]))
+
+    async def main() -> None:
+        music = module("music.app")
+        app: Tenure = music.app
+        async with app, app.worker():
+            (line,) = await run("music.enqueue", str(tmp_path / "song.wav"))
+            assert line.startswith("            song █")
+            (imported,) = await app.jobs(job_type="import_track")
+            track = await app.handle(imported.id).result(PATIENCE)
+            assert track.audio.owner == imported.id
+            (job,) = await app.jobs(job_type="compute_waveform")
+            ref = await app.handle(job.id).result(PATIENCE)
+            assert isinstance(ref, BlobRef)
+            assert (ref.owner, ref.content_type) == (job.id, "application/json")
+            assert len((await music.read_waveform(ref)).peaks) == 48
+
+    asyncio.run(main())
+
+
+def test_the_peaks_of_a_tune_fade_with_each_note() -> None:
     sound = module("music.sound")
-    sound.tune(tmp_path / "tune.wav", [440.0, 880.0])
-    assert sound.shape(tmp_path / "tune.wav") == (0.5, 8_000, 1)
-    peaks = sound.peaks(tmp_path / "tune.wav", 4)
+    tune = sound.tune([440.0, 880.0])
+    assert sound.shape(tune) == (0.5, 8_000, 1)
+    peaks = sound.peaks(tune, 4)
     assert peaks[0] > 0.95 > 0.55 > peaks[1]
     assert peaks[2] > 0.95 > 0.55 > peaks[3]
 
 
 @pytest.mark.usefixtures("fresh")
 @pytest.mark.parametrize("body", [b"", b"RIFF", b"not a sound at all, but long enough for a header to be read" * 2])
-def test_what_is_no_sound_fails_for_good(tmp_path: Path, body: bytes) -> None:
-    (tmp_path / "song.wav").write_bytes(body)
-    music = module("music.app")
-    with pytest.raises(Fail, match=r"song\.wav"):
-        asyncio.run(music.app.execute_now(music.import_track.build(str(tmp_path / "song.wav"))))
-    with pytest.raises(Fail, match="doesn't exist"):
-        asyncio.run(music.app.execute_now(music.import_track.build(str(tmp_path / "none.wav"))))
+def test_what_is_no_sound_fails_for_good(body: bytes) -> None:
+    async def main() -> None:
+        music = module("music.app")
+        app: Tenure = music.app
+        audio = await app.blobs.put(body, ttl=60)
+        with pytest.raises(Fail, match="song: "):
+            await app.execute_now(music.import_track.build("song", audio))
+        await app.blobs.delete(audio)
+        with pytest.raises(Fail, match="isn't there any more"):
+            await app.execute_now(music.import_track.build("song", audio))
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("name", ["shop", "music"])

@@ -1,0 +1,1 @@
+"""Tenure inside other people's frameworks. Each package needs the extra of its name."""

@@ -1,0 +1,31 @@
+"""The Django app: what happens when a project starts."""
+
+from functools import cached_property
+
+from django.apps import AppConfig
+from django.core import checks
+
+from tenure.contrib.django.checks import look
+from tenure.contrib.django.configuration import LABEL, app_of
+from tenure.contrib.django.connections import renew_around
+from tenure.contrib.django.discovery import discover
+from tenure.engine.app import Tenure
+
+
+class TenureConfig(AppConfig):
+    """Finds the project's jobs. Nothing touches the store before the first call that needs it."""
+
+    name = "tenure.contrib.django"
+    label = LABEL
+    verbose_name = "Tenure"
+
+    @cached_property
+    def app(self) -> Tenure:
+        """The project's app, made or imported when it is first asked for."""
+        return app_of()
+
+    def ready(self) -> None:
+        discover(self.app)
+        for definition in self.app.definitions.values():
+            renew_around(definition)
+        checks.register(look)
