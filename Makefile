@@ -15,7 +15,7 @@ ARGS    ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup demo test check tests lint fmt type layers conform campaign machine kills fleet mutants bench \
-        show-contract docs lock build clean
+        show-contract show-app docs lock build clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,11 +89,14 @@ fleet: $(VENV)/.full ## campaign: whole workers, supervisors and children, kille
 mutants: $(VENV)/.full ## apply deliberate bugs one at a time and show that the suite kills each
 	$(PY) -m tests.mutants $(ARGS)
 
-bench: $(VENV)/.full ## throughput, growth with backlog, fairness
+bench: $(VENV)/.full ## throughput, growth with backlog, fairness, whole workers beside Huey
 	$(PY) -m bench $(ARGS)
 
-show-contract: $(VENV)/.full ## each promised figure with its command and its last value
+show-contract: $(VENV)/.full ## contract and stores: each promised figure with its command and its last value
 	$(PY) -m bench.show_contract $(ARGS)
+
+show-app: $(VENV)/.full ## app and worker: each promised figure with its command and its last value
+	$(PY) -m bench.show_app $(ARGS)
 
 # --- files that are made ----------------------------------------------------------------------------------------------
 

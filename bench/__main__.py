@@ -1,6 +1,6 @@
-"""Measures: `python -m bench [throughput] [growth] [fairness] [--record] [--dir DIR] [--runs 3] [--small]`.
+"""Measures: `python -m bench [throughput] [growth] [fairness] [worker] [--record] [--dir DIR] [--runs 3] [--small]`.
 
-Without names all three. `--record` keeps the figures in bench/results/ and rewrites docs/benchmarks.md.
+Without names all four. `--record` keeps the figures in bench/results/ and rewrites docs/benchmarks.md.
 """
 
 import argparse
@@ -11,6 +11,8 @@ from pathlib import Path
 from bench import fairness, growth, markdown, record, sqlite
 from bench.folder import check_disk
 from bench.record import RESULTS, Figures
+from bench.worker import measure as workers
+from bench.worker import profile
 
 
 def parse() -> argparse.Namespace:
@@ -21,7 +23,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--dir", type=Path, help="put the stores there (a folder on a real disk)")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--scale", type=float, default=1.0, help="of the number of jobs in throughput")
+    parser.add_argument("--scale", type=float, default=1.0, help="of the number of jobs in throughput and worker")
     parser.add_argument("--backlog", type=int, default=1_000_000)
     parser.add_argument("--batches", type=int, default=25, help="claims in one measurement of growth")
     parser.add_argument("--small", action="store_true", help="only to see that it runs: the figures mean nothing")
@@ -50,10 +52,20 @@ def fair(options: argparse.Namespace) -> Figures:
     return fairness.measure(options.dir, fairness.SMALL if options.small else fairness.Sizes(), say)
 
 
+def worker(options: argparse.Namespace) -> Figures:
+    sizes = workers.SMALL if options.small else workers.Sizes(scale=options.scale)
+    figures = workers.measure(options.dir, options.runs, sizes, say)
+    workers.show(figures, say)
+    figures["profile"] = profile.measure(options.dir, max(1_000, round(profile.JOBS * sizes.scale)))
+    say(f"  {figures['profile']['cpu_micros']} µs a job: {profile.words(figures['profile'])}")
+    return figures
+
+
 MEASURES: dict[str, tuple[str, Callable[[argparse.Namespace], Figures]]] = {
     "throughput": ("bench", throughput),
     "growth": ("growth", grown),
     "fairness": ("fairness", fair),
+    "worker": ("worker", worker),
 }
 """Each part, the name of its record, and how it is measured."""
 

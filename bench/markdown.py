@@ -12,7 +12,8 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 INTRO = """# Benchmarks
 
 Written by `python -m bench --record` from `bench/results/`; don't edit it. Only ratios within one run carry over to
-another machine: a commit costs what its disk costs. One client process, no-op jobs, every answer after its COMMIT.
+another machine: a commit costs what its disk costs. No-op jobs, every answer after its COMMIT; one client process
+unless said otherwise.
 """
 OF_BARE = ["of bare: enqueue", "claim, settle", "exchange"]
 
@@ -20,7 +21,7 @@ OF_BARE = ["of bare: enqueue", "claim, settle", "exchange"]
 def write(results: Path, page: Path) -> None:
     """The page, from the records in a folder."""
     parts = [INTRO]
-    for name, section in (("bench", throughput), ("growth", growth), ("fairness", fair)):
+    for name, section in SECTIONS:
         figures = record.read(name, results)
         if figures is not None:
             parts.append(section(figures) + "\n" + origin(figures))
@@ -76,3 +77,38 @@ def fair(figures: Figures) -> str:
         facts = ", ".join(f"{k.replace('_', ' ')} {v:,}" for k, v in run.items() if k not in ("ok", "claims_of"))
         rows.append([store, scene.replace("_", " "), run["claims_of"], facts, "yes" if run["ok"] else "NO"])
     return f"## Fairness\n\n{lines(head, rows)}"
+
+
+def worker(figures: Figures) -> str:
+    head = ["whole worker", "drain/s", "enqueue/s", "one by one/s", "start p50 ms", "p99 ms", "idle MiB", "idle CPU"]
+    rows: list[list[object]] = [
+        [
+            name,
+            *(f"{row[field]:,.0f}" for field in ("drain", "enqueue", "one_by_one")),
+            *(f"{row[field]:.2f}" for field in ("p50_ms", "p99_ms")),
+            f"{row['idle_mib']:.0f}",
+            f"{row['idle_cpu']:.1%}",
+        ]
+        for name, row in figures["subjects"].items()
+    ]
+    about = (
+        f"Beside Huey {figures['huey']} on SQLite, each in processes of its own, on one disk ({figures['filesystem']}, "
+        f"{figures['fsync_micros']:.0f} µs a durable 4 KiB append). Medians of {figures['runs']} interleaved runs. "
+        "*tenure*: `synchronous=FULL`, supervisor, leases, events, history and results on, 500 at once. *huey*: one "
+        "worker thread, its fastest of threads 1, 2, 4 and processes 1, 2; polling every 10 ms (its default is 100); "
+        "at-most-once. *fsync* has Tenure's durability, *synchronous=OFF* none. *drain*: no-op jobs, from the first "
+        "start (Tenure: claim) to the last end. *enqueue*: in the fastest way each has; *one by one*: one caller that "
+        "waits for each. *start*: from before the enqueue to the handler, another process, on an idle worker. *idle*: "
+        "all processes of the worker, shared memory counted once.\n"
+    )
+    memory = f"\nIn memory, worker and queue in one process: {figures['memory_drain']:,} jobs/s.\n"
+    shares = figures["profile"]
+    profile = lines(
+        ["where a job's time goes", "share"], [[part, f"{part_of:.0%}"] for part, part_of in shares["shares"].items()]
+    )
+    micros = f"\n{shares['cpu_micros']} µs of processor time a job, in one process on SQLite:\n\n"
+    return f"## The whole worker\n\n{about}\n{lines(head, rows)}{memory}{micros}{profile}"
+
+
+SECTIONS = (("bench", throughput), ("growth", growth), ("fairness", fair), ("worker", worker))
+"""Each record and what is written from it."""

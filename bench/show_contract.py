@@ -1,19 +1,13 @@
-"""Prints each line of what Tenure promises to show, with its command and its figure: `make show-contract`.
+"""Prints each promise about the contract and its stores, with its command and its figure: `make show-contract`."""
 
-Short ones run now; long ones are read from their last recorded run, with its commit and date. A record that is missing
-is said to be so, and so is one that is older than the code: run its command again if the change may matter. Exit code 1
-if a promise isn't shown or isn't kept.
-"""
-
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import msgspec
 
-from bench import fairness, growth, record, sqlite
+from bench import fairness, growth, sqlite
 from bench.record import Figures
+from bench.show import Line, Shown, fresh, recorded, show, tested
 
 STEPS = 100_000
 REFUSALS = ("JobNotFound", "LeaseLost", "Settled again", "JobCancelled", "JobFinished", "LeaseExpired")
@@ -22,45 +16,7 @@ FASTEST_BATCH = 200
 WANTED_RATE = 40_000
 
 
-class Line(msgspec.Struct, frozen=True):
-    """One promise: `kept` is None when nothing shows it either way."""
-
-    promise: str
-    command: str
-    figure: str
-    kept: bool | None
-    origin: str = "run now"
-
-
-Shown = tuple[str, bool]
-"""The figure in words, and whether it keeps the promise."""
-
-
-def recorded(name: str, promise: str, command: str, judge: Callable[[Figures], Shown]) -> Line:
-    """A promise that a record shows."""
-    figures = record.read(name)
-    if figures is None:
-        return Line(promise, command, f"NOT RECORDED: no bench/results/{name}.json", None, "")
-    try:
-        figure, kept = judge(figures)
-    except (KeyError, StopIteration) as error:
-        figure, kept = f"the record lacks {error}", False
-    stale = record.freshness(figures)
-    changed = " + uncommitted changes" if figures.get("changed") else ""
-    origin = f"recorded {figures.get('date', '?')} at {str(figures.get('commit', '?'))[:12]}{changed}"
-    return Line(promise, command, figure, kept, f"{origin}; {stale}".rstrip("; "))
-
-
 # How each record is judged
-
-
-def fresh(figures: Figures) -> Shown:
-    parts = [f"{name} {'passed' if run['ok'] else 'FAILED'} in {run['seconds']} s" for name, run in runs(figures)]
-    return ", ".join(parts), bool(parts) and all(run["ok"] for _, run in runs(figures))
-
-
-def runs(figures: Figures) -> list[tuple[str, Figures]]:
-    return [(name, dict(run)) for name, run in figures["runs"].items()]
 
 
 def campaign(figures: Figures) -> Shown:
@@ -130,16 +86,6 @@ def fair(figures: Figures) -> Shown:
 # The lines
 
 
-def conformance() -> Line:
-    """Every test of the suite, on both stores."""
-    command = ["pytest", "-q", "-n", "2", "tests/conformance"]
-    done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=record.ROOT, capture_output=True, text=True, check=False
-    )
-    said = done.stdout.strip().splitlines()[-1:] or ["nothing was said"]
-    return Line("conformance, memory and SQLite", "make conform", said[0], done.returncode == 0)
-
-
 def fair_now() -> Line:
     figures = fairness.measure(None, fairness.SMALL, lambda text: None)
     figure, kept = fair(figures)
@@ -148,7 +94,7 @@ def fair_now() -> Line:
 
 def lines() -> Iterator[Line]:
     yield recorded("fresh", "make test and make demo in a fresh clone", "python -m bench.fresh --record", fresh)
-    yield conformance()
+    yield tested("conformance, memory and SQLite", "tests/conformance")
     yield recorded(
         "campaign",
         f"≥ {STEPS:,} machine steps, each refusal of §5 ≥ {EACH_REFUSAL}×",
@@ -185,17 +131,8 @@ def lines() -> Iterator[Line]:
     yield fair_now()
 
 
-WORDS: dict[Any, str] = {True: "kept", False: "BROKEN", None: "NOT SHOWN"}
-
-
 def main() -> int:
-    kept = True
-    for line in lines():
-        print(f"{WORDS[line.kept]:<10}{line.promise}")
-        print(f"{'':<10}{line.figure}")
-        print(f"{'':<10}$ {line.command}" + (f"   ({line.origin})" if line.origin else ""), flush=True)
-        kept = kept and line.kept is True
-    return 0 if kept else 1
+    return show(lines())
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from tenure import Backoff, Context, Fail, InvalidValue, JobFailed, ResultTimeou
 from tenure.domain.calls import Renewal
 from tenure.domain.errors import NotReady
 from tenure.domain.job import Progress
+from tenure.domain.names import DAY
 from tenure.engine.job_types import JobTypeCard
 from tenure.engine.worker.hand import Hand
 from tenure.engine.worker.presence import WorkerCard
@@ -216,6 +217,34 @@ async def test_a_job_that_waits_for_its_time_is_run_then(app: Tenure, clock: Man
         clock.advance(3_600_000)
         await worker.idle()
         assert await handle.result(5) == 1
+
+
+async def test_a_delay_of_thirty_days_under_a_lease_of_thirty_seconds_is_delivered_once(
+    app: Tenure, clock: ManualClock
+) -> None:
+    """Where delivery is by visibility timeout, a delay longer than that is delivered again and again."""
+    ran: list[int] = []
+
+    @app.job(lease=30)
+    async def work(n: int) -> None:
+        ran.append(n)
+
+    handle = await work.options(delay=timedelta(days=30)).enqueue(1)
+    async with app.worker(lease=30) as worker:
+        for _ in range(30):
+            await app.fleet.sweep()
+            await worker.idle()
+            assert ran == []
+            clock.advance(DAY)
+        await worker.idle()
+        assert ran == [1]
+        for _ in range(3):
+            clock.advance(DAY)
+            await app.fleet.sweep()
+            await worker.idle()
+    assert ran == [1]
+    kinds = [event.kind async for event in app.events(follow=False) if event.job_id == handle.id]
+    assert kinds == ["claimed", "succeeded"], "the feed of thirty days ago is past retention"
 
 
 # What a job is that can't be run

@@ -22,6 +22,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=1, help="children of each")
     parser.add_argument("--kills", type=int, default=50, help="of children and supervisors")
     parser.add_argument("--pace", type=float, default=1.0, help="seconds between kills, at least")
+    parser.add_argument("--lease", type=float, default=1.0, help="of every job, in seconds")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--record", type=Path, help="write the figures there, as JSON")
     options = parser.parse_args()
@@ -33,6 +34,7 @@ def main() -> int:
         processes=options.processes,
         kills=options.kills,
         pace_seconds=options.pace,
+        lease_seconds=options.lease,
         seed=options.seed,
     )
     print(f"{plan.jobs:,} jobs, {plan.workers} workers × {plan.processes}, {plan.kills} kills, seed {plan.seed}")

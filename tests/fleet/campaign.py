@@ -14,8 +14,10 @@ import msgspec
 
 from tenure.domain.calls import Enqueued, JobFilter
 from tenure.domain.job import NewJob, Ref
+from tenure.domain.names import SYSTEM
 from tenure.domain.states import State
 from tenure.engine.ids import uuid7
+from tenure.engine.worker.presence import WORKER
 from tenure.stores.clock import system_clock
 from tenure.stores.sql.sqlite import SqliteStore
 from tenure.testing.checker import Summary
@@ -40,6 +42,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     processes: int = 1
     kills: int = 50
     pace_seconds: float = 1.0
+    lease_seconds: float = 1.0
     seed: int = 1
 
 
@@ -77,7 +80,8 @@ class Fleet:
 
     def _start(self) -> subprocess.Popen[bytes]:
         self._started += 1
-        command = [sys.executable, "-m", "tests.fleet.worker", f"w{self._started}", str(self._plan.processes)]
+        terms = [f"w{self._started}", str(self._plan.processes), str(self._plan.lease_seconds)]
+        command = [sys.executable, "-m", "tests.fleet.worker", *terms]
         environment = {
             **os.environ,
             "TENURE_URL": f"recorded://{self._plan.folder}",
@@ -163,6 +167,7 @@ def run(plan: Plan, say: Say) -> Report:
         faults: list[str] = []
         try:
             fleet.start()
+            runner.run(_at_work(auditor, plan.workers * plan.processes))
             for number in range(max(1, plan.kills)):
                 share = plan.jobs * (number + 1) // max(1, plan.kills) - len(sent)
                 sent |= runner.run(produce(auditor, len(sent), share))
@@ -177,6 +182,15 @@ def run(plan: Plan, say: Say) -> Report:
         finally:
             fleet.abandon()
         return runner.run(_judge(plan, fleet, follower, sent, faults, time.monotonic() - started))
+
+
+async def _at_work(store: RecordingStore, workers: int) -> None:
+    """Waits for so many workers: the first to come mustn't have done all the work."""
+    deadline = time.monotonic() + PATIENCE
+    while len(await store.list_documents(SYSTEM, WORKER)) < workers:
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not all of {workers} workers have started after {PATIENCE:.0f} s")
+        await asyncio.sleep(0.05)
 
 
 async def _watch(follower: Follower, seconds: float) -> None:

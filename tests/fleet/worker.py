@@ -1,4 +1,4 @@
-"""One worker of a fleet: `python -m tests.fleet.worker NAME PROCESSES`."""
+"""One worker of a fleet: `python -m tests.fleet.worker NAME PROCESSES LEASE`."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from tests.fleet import app as _registers_the_scheme  # noqa: F401
 
 
 def main() -> int:
-    name, processes = sys.argv[1], int(sys.argv[2])
+    name, processes, lease = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
     os.environ["FLEET_NAME"] = name
     logging.basicConfig(level="ERROR")
     options = ChildOptions(
@@ -19,8 +19,8 @@ def main() -> int:
         name=name,
         slots=200,
         concurrency=20,
-        lease=1.0,
-        grace=1.0,
+        lease=lease,
+        grace=lease,
         shutdown_grace=5.0,
         log_level="error",
     )

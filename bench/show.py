@@ -1,0 +1,81 @@
+"""What the `make show-…` commands share: a promise with its command, its figure, and whether it is kept.
+
+Short ones run now; long ones are read from their last recorded run, with its commit and date. A record that is missing
+is said to be so, and so is one that is older than the code: run its command again if the change may matter.
+"""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from bench import record
+from bench.record import Figures
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One promise: `kept` is None when nothing shows it either way."""
+
+    promise: str
+    command: str
+    figure: str
+    kept: bool | None
+    origin: str = "run now"
+
+
+Shown = tuple[str, bool]
+"""The figure in words, and whether it keeps the promise."""
+
+
+def recorded(name: str, promise: str, command: str, judge: Callable[[Figures], Shown]) -> Line:
+    """A promise that a record shows."""
+    figures = record.read(name)
+    if figures is None:
+        return Line(promise, command, f"NOT RECORDED: no bench/results/{name}.json", None, "")
+    try:
+        figure, kept = judge(figures)
+    except (KeyError, StopIteration) as error:
+        figure, kept = f"the record lacks {error}", False
+    stale = record.freshness(figures)
+    changed = " + uncommitted changes" if figures.get("changed") else ""
+    origin = f"recorded {figures.get('date', '?')} at {str(figures.get('commit', '?'))[:12]}{changed}"
+    return Line(promise, command, figure, kept, f"{origin}; {stale}".rstrip("; "))
+
+
+def tested(promise: str, *where: str) -> Line:
+    """A promise that tests show, which run now."""
+    command = ["pytest", "-q", "-n", "2", *where]
+    done = run([sys.executable, "-m", *command])
+    said = done.stdout.strip().splitlines()[-1:] or ["nothing was said"]
+    return Line(promise, "python -m " + " ".join(_quoted(command)), said[0].strip("= "), done.returncode == 0)
+
+
+def run(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(command, cwd=record.ROOT, capture_output=True, text=True, check=False)
+
+
+def _quoted(words: Sequence[str]) -> list[str]:
+    return [f'"{word}"' if " " in word else word for word in words]
+
+
+def fresh(figures: Figures) -> Shown:
+    """How both commands fare in a fresh clone."""
+    runs = [(name, dict(run)) for name, run in figures["runs"].items()]
+    parts = [f"{name} {'passed' if run['ok'] else 'FAILED'} in {run['seconds']} s" for name, run in runs]
+    return ", ".join(parts), bool(parts) and all(run["ok"] for _, run in runs)
+
+
+WORDS: dict[Any, str] = {True: "kept", False: "BROKEN", None: "NOT SHOWN"}
+
+
+def show(lines: Iterable[Line]) -> int:
+    """Prints them; the exit code is 1 if a promise isn't shown or isn't kept."""
+    kept = True
+    for line in lines:
+        print(f"{WORDS[line.kept]:<10}{line.promise}")
+        print(f"{'':<10}{line.figure}")
+        print(f"{'':<10}$ {line.command}" + (f"   ({line.origin})" if line.origin else ""), flush=True)
+        kept = kept and line.kept is True
+    return 0 if kept else 1
