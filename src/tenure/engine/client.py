@@ -60,7 +60,9 @@ class Enqueuer:
         Raises a `StoreError` when the store can't take them, `OutcomeUnknown` when nobody can say whether it did.
         """
         sent = [await self._put(part) for part in _parts(jobs)]
-        replies = await asyncio.shield(asyncio.gather(*(sending.replies for sending in sent)))
+        if len(sent) == 1:
+            return await sent[0].replies
+        replies = await asyncio.gather(*(sending.replies for sending in sent))
         return [reply for part in replies for reply in part]
 
     async def atomic(self, jobs: Sequence[NewJob]) -> list[Reply]:
