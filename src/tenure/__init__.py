@@ -24,14 +24,24 @@ if TYPE_CHECKING:
         TenureError,
         Unsupported,
     )
-    from tenure.engine.app import Tenure
+    from tenure.domain.event import Event
+    from tenure.domain.job import Failure, Progress
+    from tenure.domain.retry import RetryPolicy
+    from tenure.domain.states import EventKind, State, Status
+    from tenure.engine.app import Tenant, Tenure
     from tenure.engine.context import Context
+    from tenure.engine.dead_letters import Summary
     from tenure.engine.definition import Call, Definition, Jobs
     from tenure.engine.durations import Backoff
+    from tenure.engine.flows import Flow, Parents
     from tenure.engine.handle import CancelResult, Handle, Job
+    from tenure.engine.hooks import Next, Told
     from tenure.engine.options import Priority, content_key
+    from tenure.engine.queue import Queue
+    from tenure.engine.schedules import Schedule
     from tenure.engine.settings import Settings
     from tenure.engine.signals import Fail, Retry, Snooze
+    from tenure.engine.worker.worker import Worker
 
 __all__ = [
     "Backoff",
@@ -43,7 +53,11 @@ __all__ = [
     "Context",
     "Definition",
     "EnqueueFailed",
+    "Event",
+    "EventKind",
     "Fail",
+    "Failure",
+    "Flow",
     "Handle",
     "IdempotencyMismatch",
     "InvalidValue",
@@ -52,19 +66,31 @@ __all__ = [
     "JobFailed",
     "JobNotFound",
     "Jobs",
+    "Next",
     "OutcomeUnknown",
+    "Parents",
     "Priority",
+    "Progress",
+    "Queue",
     "QueueFull",
     "Refused",
     "ResultGone",
     "ResultTimeout",
     "Retry",
+    "RetryPolicy",
+    "Schedule",
     "Settings",
     "Snooze",
+    "State",
+    "Status",
     "StoreError",
+    "Summary",
+    "Tenant",
     "Tenure",
     "TenureError",
+    "Told",
     "Unsupported",
+    "Worker",
     "content_key",
     "open_blobs",
 ]
@@ -81,7 +107,11 @@ _HOMES = {
     "Context": "tenure.engine.context",
     "Definition": "tenure.engine.definition",
     "EnqueueFailed": "tenure.domain.errors",
+    "Event": "tenure.domain.event",
+    "EventKind": "tenure.domain.states",
     "Fail": "tenure.engine.signals",
+    "Failure": "tenure.domain.job",
+    "Flow": "tenure.engine.flows",
     "Handle": "tenure.engine.handle",
     "IdempotencyMismatch": "tenure.domain.errors",
     "InvalidValue": "tenure.domain.errors",
@@ -90,19 +120,31 @@ _HOMES = {
     "JobFailed": "tenure.domain.errors",
     "JobNotFound": "tenure.domain.errors",
     "Jobs": "tenure.engine.definition",
+    "Next": "tenure.engine.hooks",
     "OutcomeUnknown": "tenure.domain.errors",
+    "Parents": "tenure.engine.flows",
     "Priority": "tenure.engine.options",
+    "Progress": "tenure.domain.job",
+    "Queue": "tenure.engine.queue",
     "QueueFull": "tenure.domain.errors",
     "Refused": "tenure.domain.errors",
     "ResultGone": "tenure.domain.errors",
     "ResultTimeout": "tenure.domain.errors",
     "Retry": "tenure.engine.signals",
+    "RetryPolicy": "tenure.domain.retry",
+    "Schedule": "tenure.engine.schedules",
     "Settings": "tenure.engine.settings",
     "Snooze": "tenure.engine.signals",
+    "State": "tenure.domain.states",
+    "Status": "tenure.domain.states",
     "StoreError": "tenure.domain.errors",
+    "Summary": "tenure.engine.dead_letters",
+    "Tenant": "tenure.engine.app",
     "Tenure": "tenure.engine.app",
     "TenureError": "tenure.domain.errors",
+    "Told": "tenure.engine.hooks",
     "Unsupported": "tenure.domain.errors",
+    "Worker": "tenure.engine.worker.worker",
     "content_key": "tenure.engine.options",
     "open_blobs": "tenure.blobs",
 }

@@ -1,12 +1,22 @@
 """A sweep takes orphans, and nothing else."""
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tenure.blobs import BlobRef, BlobStore, DirectoryBlobs, MemoryBlobs, TenantBlobs, sweep_blobs
+from tenure.blobs import (
+    BlobNotFound,
+    BlobPage,
+    BlobRef,
+    BlobStore,
+    DirectoryBlobs,
+    MemoryBlobs,
+    TenantBlobs,
+    sweep_blobs,
+)
 from tenure.blobs.directory import UNFINISHED, Place
 from tenure.blobs.sweep import SweptBlobs
 from tenure.domain.calls import Claim, JobView, Succeed
@@ -14,6 +24,7 @@ from tenure.domain.calls import Settle as SettleCall
 from tenure.domain.errors import InvalidValue, Refused, StoreFrozen
 from tenure.domain.job import NewJob
 from tenure.domain.names import DAY, HOUR
+from tenure.engine.worker.sweeper import Sweeper
 from tenure.stores.memory import MemoryStore
 from tenure.testing.clock import START, ManualClock
 
@@ -195,3 +206,28 @@ def test_what_interrupted_puts_left_goes_too(tmp_path: Path) -> None:
 def test_a_step_is_bounded(limit: int) -> None:
     with pytest.raises(InvalidValue, match="limit"):
         run(World().sweep(limit=limit))
+
+
+def test_a_bucket_that_isnt_there_ends_no_sweeper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is looked at again and again; leases are taken all the while."""
+    monkeypatch.setattr("tenure.engine.worker.sweeper.PURGE_SECONDS", 0)
+
+    class Absent(MemoryBlobs):
+        asked = 0
+
+        async def list(self, *, after: str | None = None, limit: int = 500) -> BlobPage:
+            self.asked += 1
+            if self.asked == 2:
+                again.set()
+            raise BlobNotFound()
+
+    async def main() -> None:
+        sweeping = asyncio.create_task(Sweeper(MemoryStore(), 0.05, Absent()).run())
+        waiting = asyncio.create_task(again.wait())
+        done, _ = await asyncio.wait([sweeping, waiting], timeout=60, return_when=asyncio.FIRST_COMPLETED)
+        assert done == {waiting}
+        sweeping.cancel()
+        await asyncio.wait([sweeping])
+
+    again = asyncio.Event()
+    asyncio.run(main())

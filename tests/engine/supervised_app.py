@@ -4,6 +4,7 @@ import asyncio
 import ctypes
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -44,6 +45,18 @@ async def dies(ctx: Context, times: int) -> str:
 
 
 @app.job(max_attempts=2, retry=NOW)
+async def dies_and_leaves(ctx: Context, folder: str) -> str:
+    """What it leaves has its process's line to the supervisor too."""
+    if ctx.attempt == 1:
+        left = os.fork()
+        if not left:
+            threading.Event().wait()
+        Path(folder, "left").write_text(str(left), encoding="ascii")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return f"alive at {ctx.attempt}"
+
+
+@app.job(max_attempts=2, retry=NOW)
 async def waits(ctx: Context, folder: str) -> str:
     """Waits for a file; leaves a note when it is told to end instead."""
     try:
@@ -75,6 +88,11 @@ async def tells(ctx: Context, folder: str) -> str:
     while not Path(folder, "go").exists():
         await asyncio.sleep(0.02)
     return "told"
+
+
+@app.job(max_attempts=1)
+def never_returns() -> None:
+    threading.Event().wait()
 
 
 @app.job(max_attempts=1)

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 
+import tenure
 from tenure import Context, InvalidValue, Jobs, Tenure
 from tenure.domain.errors import NotReady
 
@@ -319,3 +320,27 @@ from dataclasses import dataclass  # noqa: E402 defined after the jobs that name
 @dataclass
 class Order:
     number: int
+
+
+# Names
+
+
+def test_every_public_name_is_where_it_is_said_to_be() -> None:
+    assert sorted(tenure.__all__) == sorted(tenure._HOMES)
+    assert None not in [getattr(tenure, name) for name in tenure.__all__]
+
+
+async def test_a_job_type_without_its_arguments_is_refused_with_advice(app: Tenure) -> None:
+    @app.job
+    async def work() -> None: ...
+
+    forgotten = cast(Any, work)
+    for ask in (
+        lambda: app.enqueue(forgotten),
+        lambda: app.enqueue_many([forgotten]),
+        lambda: app.schedule("tick", 60, forgotten),
+    ):
+        with pytest.raises(InvalidValue, match=r"<job work>: give a job with its arguments, as in send_email\.build"):
+            await ask()
+    with pytest.raises(InvalidValue, match="<job work>: give a job"):
+        app.flow().add(forgotten)

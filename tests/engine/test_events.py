@@ -109,3 +109,21 @@ async def test_events_that_are_gone_are_never_passed_over_in_silence(app: Tenure
     between.meddle["events"] = expired
     with pytest.raises(CursorExpired, match="past retention"):
         await anext(app.events(after="0:0").__aiter__())
+
+
+async def test_one_who_starts_at_the_end_sees_only_what_comes(app: Tenure, work: Any, between: Between) -> None:
+    await app.enqueue_many([work.build(n) for n in range(5)])
+    looked = between.hold("wait")
+
+    async def first() -> Event:
+        return await anext(app.events(after="latest").__aiter__())
+
+    following = asyncio.create_task(first())
+    await looked.came.wait()
+    handle = await work.enqueue()
+    looked.let_go()
+    assert (await following).job_id == handle.id
+    feed = app.fleet.events(after="latest", follow=False)
+    assert [event async for event in feed] == []
+    other = await app.tenant("acme").send("work")
+    assert [event.job_id async for event in feed] == [other.id]

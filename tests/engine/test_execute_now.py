@@ -48,3 +48,15 @@ async def test_wrong_arguments_are_refused_here_too(app: Tenure) -> None:
         await app.execute_now(work.build("7"))  # type: ignore[arg-type]  # the subject of the test
     with pytest.raises(InvalidValue, match="priority 101"):
         await app.execute_now(work.options(priority=101).build(7))
+
+
+async def test_what_a_handler_makes_is_its_tenants(app: Tenure) -> None:
+    @app.job
+    async def other() -> None: ...
+
+    @app.job
+    async def work() -> str:
+        return (await other.enqueue()).tenant
+
+    assert await app.execute_now(work.options(tenant="acme").build()) == "acme"
+    assert (await other.enqueue()).tenant == "default"

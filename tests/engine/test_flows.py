@@ -445,3 +445,39 @@ def _typed(app: Tenure, step: Definition[[str], str]) -> None:
     joined: Handle[str] = flow.group([step.build("a")], then=step.build("b"))
     members: list[Handle[str]] = flow.group([step.build("a")], after=[one, joined])
     del members
+
+
+# In a handler, and where options say otherwise
+
+
+async def test_a_flow_that_a_handler_makes_is_its_tenants(app: Tenure, step: Definition[[str], str]) -> None:
+    @app.job
+    async def makes() -> str:
+        flow = app.flow()
+        flow.chain(step.build("a"), step.build("b"))
+        return " ".join(handle.tenant for handle in await flow.enqueue())
+
+    async with app.worker():
+        assert await makes.options(tenant="acme").call() == "acme acme"
+
+
+async def test_what_follows_an_empty_group_waits_for_what_that_waited_for(
+    app: Tenure, step: Definition[[str], str]
+) -> None:
+    flow = app.flow()
+    first = flow.add(step.build("first"))
+    last = flow.group([], then=step.build("last"), after=[first])
+    await flow.enqueue()
+    assert (await last.get()).parents == (first.id,)
+
+
+async def test_an_id_made_ahead_is_kept(app: Tenure, step: Definition[[str], str]) -> None:
+    flow, id = app.flow(), app.new_id()
+    assert flow.add(step.options(id=id).build("a")).id == id
+    await flow.enqueue()
+    assert (await app.get(id)).payload == {"name": "a"}
+
+
+async def test_a_flow_in_a_users_transaction_is_refused(app: Tenure, step: Definition[[str], str]) -> None:
+    with pytest.raises(InvalidValue, match="connection: a flow can't go in with a transaction of yours"):
+        app.flow().add(step.options(connection=object()).build("a"))

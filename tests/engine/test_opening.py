@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from tenure import InvalidValue, Tenure, Unsupported
+from tenure.domain.errors import StoreUnavailable
 from tenure.stores import opening
 from tenure.stores.memory import MemoryStore
 from tenure.stores.opening import open_store
 from tenure.stores.sql.sqlite import SqliteStore
+from tests.engine.kit import Between
 
 
 def test_the_embedded_stores() -> None:
@@ -149,3 +151,51 @@ async def _used(app: Tenure) -> int:
     async with app:
         await app.send("work")
         return len(await app.jobs())
+
+
+# The first callers
+
+
+async def test_many_first_callers_open_the_store_once(app: Tenure, between: Between) -> None:
+    held = between.hold("migrate")
+    callers = [asyncio.create_task(app.send("work")) for _ in range(5)]
+    await held.came.wait()
+    held.let_go()
+    await asyncio.gather(*callers)
+    assert len(await app.jobs()) == 5
+    assert verbs(between).count("migrate") == 1
+
+
+async def test_a_first_caller_that_fails_fails_alone(app: Tenure, between: Between) -> None:
+    between.fail("migrate", times=1)
+    first, *others = [asyncio.create_task(app.send("work")) for _ in range(3)]
+    with pytest.raises(StoreUnavailable):
+        await first
+    await asyncio.gather(*others)
+    assert verbs(between).count("migrate") == 2
+
+
+async def test_a_first_caller_that_goes_takes_nobody_along(app: Tenure, between: Between) -> None:
+    held = between.hold("migrate")
+    first, *others = [asyncio.create_task(app.send("work")) for _ in range(3)]
+    await held.came.wait()
+    first.cancel()
+    held.let_go()
+    await asyncio.gather(*others)
+    assert (first.cancelled(), len(await app.jobs())) == (True, 2)
+
+
+def test_loops_that_have_ended_are_let_go(tmp_path: Path) -> None:
+    app = Tenure(f"sqlite:///{tmp_path}/jobs.db")
+
+    async def use() -> None:
+        await asyncio.gather(app.send("work"), app.send("work"))
+
+    for _ in range(3):
+        asyncio.run(use())
+    assert len(app._enqueuers) == len(app._opening) == 1
+    app.sync.close()
+
+
+def verbs(between: Between) -> list[str]:
+    return [verb for verb, _ in between.calls]

@@ -8,9 +8,13 @@ import pytest
 
 from tenure import Context, Tenure
 from tenure.domain.calls import Renewal
-from tests.engine.kit import REAL, Between, happened
+from tenure.engine.worker import renewer as module
+from tenure.engine.worker.clock import boottime
+from tenure.engine.worker.hand import Hand
+from tenure.engine.worker.renewer import Renewer
+from tests.engine.kit import REAL, Between, claim, happened
 
-LEASE = 0.3
+LEASE = 0.5
 """Seconds."""
 
 pytestmark = pytest.mark.parametrize("clock", [REAL])
@@ -99,6 +103,32 @@ async def test_a_job_of_another_lease_is_renewed_at_its_own_pace(app: Tenure, be
         assert await short.result(5) == 1
     renewed = [one.token.job_id for batch in between.of("renew") for one in batch if isinstance(one, Renewal)]
     assert set(renewed) == {short.id}
+
+
+async def test_a_job_that_comes_while_the_renewer_counts_isnt_looked_past(
+    app: Tenure, between: Between, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @app.job(lease=LEASE)
+    async def work() -> None: ...
+
+    await work.enqueue()
+    (claimed,) = await claim(app)
+    hand, counted, count = Hand(claimed, work, boottime()), 0, Renewer._all
+
+    def counting(renewer: Renewer) -> list[Hand]:
+        nonlocal counted
+        found, counted = count(renewer), counted + 1
+        if counted == 4:  # the second time that it looks when to wake
+            renewer.added(hand)
+        return found
+
+    monkeypatch.setattr(Renewer, "_all", counting)
+    monkeypatch.setattr(module, "IDLE_SECONDS", 3_600)
+    renewer = Renewer(await app.opened())
+    renewer.start()
+    renewer._look()
+    await between.called("renew", 1)
+    await renewer.stop()
 
 
 async def test_a_handler_past_its_time_is_let_go(app: Tenure, between: Between) -> None:

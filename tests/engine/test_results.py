@@ -233,6 +233,7 @@ async def test_a_hint_before_the_first_look_isnt_missed(app: Tenure, between: Be
     looked = between.hold("get")
     waiting = asyncio.create_task(handle.result(10))
     await looked.came.wait()
+    assert [verb for verb, _ in between.calls][-2:] == ["wait", "get"]
     assert between.of("wait") == [[f"job/default/{handle.id}"]]
     looked.let_go()
     async with app.worker():

@@ -830,3 +830,15 @@ def test_from_code_without_a_loop(app: Tenure, clock: ManualClock) -> None:
     assert not app.sync.resume_schedule("tick").paused
     assert app.sync.tenant("acme").schedules() == []
     assert app.sync.unschedule("tick")
+
+
+async def test_a_new_schedule_is_seen_at_once(
+    app: Tenure, report: Definition[[int], None], between: Between, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOOK_SECONDS", 3_600)
+    running = asyncio.create_task(Scheduler(cast(Store, between)).run())
+    await between.called("wait", 1)
+    await app.schedule("tick", 60, report.build(1))
+    await between.called("sweep", 2)  # one to declare it, one of the scheduler that looks at its ticks
+    running.cancel()
+    await asyncio.wait([running])

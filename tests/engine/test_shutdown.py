@@ -1,6 +1,8 @@
 """Stopping: no new jobs, those in hand may end, the rest is given back as if it had never been taken."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -30,7 +32,11 @@ class Started:
             self.all.set()
 
 
-@pytest.mark.parametrize("settings", [Settings(shutdown_grace=0.2, cancel_grace=5)])
+LONG = 3_600
+"""Seconds: a grace that a test which waits for its end doesn't survive."""
+
+
+@pytest.mark.parametrize("settings", [Settings(shutdown_grace=0.2, cancel_grace=LONG)])
 async def test_of_a_hundred_jobs_in_flight_none_is_lost(app: Tenure) -> None:
     """Those that end in the grace settle; the others are released, their attempt refunded, and can be claimed again."""
     started = Started(100)
@@ -76,6 +82,7 @@ async def test_a_hard_stop_ends_the_grace_at_once(app: Tenure) -> None:
     assert (job.status, job.attempt) == ("ready", 0)
 
 
+@pytest.mark.parametrize("settings", [Settings(shutdown_grace=LONG, cancel_grace=LONG)])
 async def test_a_stopping_worker_takes_nothing_new(app: Tenure) -> None:
     started, go = Started(1), asyncio.Event()
 
@@ -120,6 +127,7 @@ async def test_what_a_claim_on_its_way_still_brings_is_given_back(app: Tenure, b
     assert ran == [0]
 
 
+@pytest.mark.parametrize("settings", [Settings(shutdown_grace=LONG, cancel_grace=LONG)])
 async def test_a_hint_at_the_moment_of_stopping_hangs_nobody(app: Tenure) -> None:
     @app.job
     async def work() -> None: ...
@@ -312,3 +320,32 @@ async def test_a_start_that_is_cancelled_leaves_nothing_running(app: Tenure, bet
     with pytest.raises(asyncio.CancelledError):
         await starting
     held.let_go()
+
+
+NEVER_RETURNS = """
+import asyncio, threading
+from tenure import Settings, Tenure
+
+app = Tenure("memory://", settings=Settings(cancel_grace=0.1))
+started = threading.Event()
+
+@app.job
+def never_returns():
+    started.set()
+    threading.Event().wait()
+
+async def main():
+    await never_returns.enqueue()
+    async with app.worker() as worker:
+        await asyncio.to_thread(started.wait)
+        worker.stop(hard=True)
+    print("stopped", flush=True)
+
+asyncio.run(main())
+"""
+
+
+def test_a_thread_that_never_returns_keeps_no_program_from_ending() -> None:
+    ran = subprocess.run([sys.executable, "-c", NEVER_RETURNS], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout == "stopped\n"
+    assert "goes on although it was told to end" in ran.stderr

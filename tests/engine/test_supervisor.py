@@ -4,16 +4,23 @@ import asyncio
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from tenure import Definition, JobFailed, Tenure
+from tenure.domain.errors import StoreUnavailable
+from tenure.domain.job import Progress, Token
 from tenure.domain.states import State
+from tenure.engine.worker.supervisor.child import ChildOptions
+from tenure.engine.worker.supervisor.supervisor import Child, Held, Supervisor
+from tenure.engine.worker.supervisor.wire import Deadlines, Took
 from tests.engine import supervised_app as jobs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -287,3 +294,107 @@ def test_a_worker_that_can_never_start_says_why_and_ends(tmp_path: Path, target:
         _, error = supervisor.communicate(timeout=PATIENCE)
         assert supervisor.returncode == 64
         assert says in error.decode()
+
+
+def test_a_thread_that_never_returns_keeps_no_worker_from_ending(tmp_path: Path) -> None:
+    """With the process it is really gone: its job is given back, the attempt refunded."""
+
+    async def main() -> None:
+        async with client(tmp_path) as app:
+            stuck = await app.enqueue(jobs.never_returns.build())
+            with worker(tmp_path) as process:
+                await claimed(app)
+                process.terminate()
+                assert await asyncio.to_thread(process.wait, PATIENCE) == 0
+            job = await stuck.get()
+            assert (job.state, job.attempt, job.history[-1].reason) == (State.PENDING, 0, "shutdown")
+
+    asyncio.run(main())
+
+
+def test_a_process_that_died_is_missed_whatever_it_left_behind(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with client(tmp_path) as app:
+            handle = await app.enqueue(jobs.dies_and_leaves.build(str(tmp_path)))
+            with worker(tmp_path):
+                try:
+                    assert await handle.result(PATIENCE) == "alive at 2"
+                finally:
+                    _kill(int((tmp_path / "left").read_text(encoding="ascii")))
+
+    asyncio.run(main())
+
+
+def test_a_store_that_is_away_when_a_process_starts_is_tried_again(tmp_path: Path) -> None:
+    folder = tmp_path / "later"
+    with worker(folder) as process:
+        assert process.stderr is not None
+        while b"tenure: " not in process.stderr.readline():
+            assert process.poll() is None
+        folder.mkdir()
+
+        async def main() -> None:
+            async with client(folder) as app:
+                handle = await app.enqueue(jobs.quick.build(1))
+                assert await handle.result(PATIENCE) == 2
+
+        asyncio.run(main())
+
+
+# The supervisor alone
+
+
+class Counted:
+    """A process that counts how often it is told to stop."""
+
+    def __init__(self) -> None:
+        self.told = 0
+
+    def terminate(self) -> None:
+        self.told += 1
+
+
+@pytest.fixture
+def child() -> Iterator[Child]:
+    line, other = socket.socketpair()
+    memory = Deadlines.create(8)
+    with line, other:
+        yield Child(cast(Any, Counted()), line, Deadlines(memory, 8))
+    os.close(memory)
+
+
+def test_one_signal_is_passed_on_once(child: Child) -> None:
+    """Told twice, a process stops without its grace."""
+
+    async def main() -> None:
+        supervisor = Supervisor(ChildOptions(target=TARGET, name="w", slots=8))
+        supervisor._children.add(child)
+        watching = asyncio.create_task(supervisor._kill_if_it_hangs(child))
+        await asyncio.sleep(0)
+        supervisor.stop()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        watching.cancel()
+        assert cast(Any, child.process).told == 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("error", "kept"), [(StoreUnavailable("away"), True), (ValueError("what is this?"), False)])
+def test_a_renewal_that_breaks_costs_no_other(child: Child, error: Exception, kept: bool) -> None:
+    """What it was to carry goes with the next one, unless it may be what broke it."""
+
+    class Broken:
+        async def renew(self, renewals: object) -> None:
+            raise error
+
+    async def main() -> None:
+        supervisor = Supervisor(ChildOptions(target=TARGET, name="w", slots=8))
+        token = Token("acme", "01900000-0000-7000-8000-000000000001", 1, b"s")
+        held = Held(Took(0, 1, token, "work", 60, 0, 1e9, 1_000, 1, jobs.NOW))
+        held.progress = said = Progress(0.5, "half")
+        await supervisor._renew(cast(Any, Broken()), [(child, held)])
+        assert held.progress is (said if kept else None)
+        assert held.renew_at > 0
+
+    asyncio.run(main())

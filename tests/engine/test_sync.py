@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,11 @@ def test_everything_once(app: Tenure, work: Any, worker: None) -> None:
     assert acme.config().weight == 2
     assert acme.enqueue(work.build(5)).result(5) == 5
     assert [job.tenant for job in acme.jobs()] == ["acme"]
+    assert {job.tenant for job in sync.fleet.jobs(state="succeeded")} == {"acme", "default"}
+    assert {event.tenant for event in sync.fleet.events()} >= {"acme", "default"}
+    assert [*sync.fleet.events(after="latest")] == []
+    assert sync.fleet.sweep().turn
+    assert sync.fleet.purge() is None
 
     sync.queue("slow").configure(limit=3)
     sync.queue("slow").pause()
@@ -113,6 +118,20 @@ async def test_on_a_running_loop_it_is_an_error_that_says_what_to_do(app: Tenure
         with pytest.raises(NotReady, match=r"await the same without .sync"):
             ask()
     assert await app.jobs() == []
+
+
+class Interrupted(Future[None]):
+    """Ctrl-C comes while somebody waits for it."""
+
+    def result(self, timeout: float | None = None) -> None:
+        raise KeyboardInterrupt
+
+
+def test_what_is_interrupted_doesnt_go_on() -> None:
+    running = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        PORTAL._result(running)
+    assert running.cancelled()
 
 
 def test_many_threads_share_it(app: Tenure, work: Any) -> None:

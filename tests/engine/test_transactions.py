@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -55,6 +55,28 @@ def test_a_job_goes_with_the_users_transaction(app: Tenure, connection: sqlite3.
             if commit:
                 async with app.worker():
                     assert await handle.result(PATIENCE) == 1
+
+    asyncio.run(main())
+
+
+def test_a_job_that_is_known_by_name_alone_goes_with_it_too(app: Tenure, connection: sqlite3.Connection) -> None:
+    async def main() -> None:
+        async with app:
+            connection.execute("INSERT INTO orders VALUES (1)")
+            await app.send("elsewhere", {"order": 1}, connection=connection)
+            connection.rollback()
+            assert await waiting(app) == 0
+
+    asyncio.run(main())
+
+
+def test_what_carries_a_job_of_its_own_takes_no_connection(app: Tenure, connection: sqlite3.Connection) -> None:
+    pay = app.definitions["pay"].options(connection=connection)
+
+    async def main() -> None:
+        async with app:
+            with pytest.raises(InvalidValue, match="connection: a schedule can't"):
+                await app.schedule("nightly", 60, pay.build(1))
 
     asyncio.run(main())
 
@@ -174,11 +196,24 @@ def test_a_cancelled_job_writes_nothing(app: Tenure, connection: sqlite3.Connect
     assert connection.execute("SELECT count(*) FROM orders").fetchone() == (0,)
 
 
-def test_a_plain_enqueue_inside_would_wait_for_itself(app: Tenure, connection: sqlite3.Connection) -> None:
+async def _flow(app: Tenure) -> None:
+    flow = app.flow()
+    flow.add(app.definitions["pay"].build(1))
+    await flow.enqueue()
+
+
+@pytest.mark.parametrize(
+    "enqueue",
+    [lambda app: app.definitions["pay"].enqueue(1), lambda app: app.send("unknown"), _flow],
+    ids=["job", "by name", "flow"],
+)
+def test_a_plain_enqueue_inside_would_wait_for_itself(
+    app: Tenure, connection: sqlite3.Connection, enqueue: Callable[[Tenure], Awaitable[object]]
+) -> None:
     @app.job(max_attempts=1)
     async def ship(ctx: Context) -> None:
         async with ctx.transaction():
-            await app.definitions["pay"].enqueue(1)
+            await enqueue(app)
 
     async def main() -> None:
         async with app, app.worker():

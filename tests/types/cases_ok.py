@@ -11,14 +11,19 @@ from tenure import (
     CancelResult,
     Context,
     Definition,
+    Event,
+    Flow,
     Handle,
     Job,
     Jobs,
+    Next,
     Priority,
+    Schedule,
+    Summary,
     Tenure,
+    Told,
     content_key,
 )
-from tenure.engine.hooks import Next, Told
 from tenure.engine.sync import SyncHandle
 
 app = Tenure("memory://")
@@ -145,6 +150,14 @@ async def lists() -> None:
     await app.queue("mail").configure(mode="keyed", group_limit=2, rate="100/s", lease=30)
 
 
+async def named() -> None:
+    flow: Flow = app.flow()
+    schedule: Schedule = await app.schedule("nightly", "0 3 * * *", bare.build(1))
+    summary: Summary = await app.dead_letters().replay()
+    latest: list[Event] = [event async for event in app.events(after="latest", follow=False)]
+    print(flow, schedule, summary, latest)
+
+
 def synchronous() -> None:
     assert_type(bare.sync.enqueue(1), SyncHandle[str])
     assert_type(bare.sync.call(1), str)
@@ -153,6 +166,7 @@ def synchronous() -> None:
     assert_type(app.sync.get("id"), Job)
     assert_type(app.sync.cancel(queue="mail"), int)
     assert_type(app.sync.execute_now(plain.build(1)), list[int])
+    assert_type(list(app.sync.fleet.jobs(state="failed")), list[Job])
 
 
 # Hooks

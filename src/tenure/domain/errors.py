@@ -51,7 +51,10 @@ class NotReady(TenureError):
 
 
 class EnqueueFailed(TenureError):
-    """Some jobs of a batch were refused; the others are in. `results` has a handle or the refusal of each, in order."""
+    """Some jobs of many were refused. `results` has a handle or the refusal of each, in order.
+
+    Of `enqueue_many` the others are in; of a flow none is, and each has its refusal.
+    """
 
     def __init__(self, results: "list[Any]") -> None:
         refused = [result for result in results if isinstance(result, Refused)]

@@ -116,7 +116,7 @@ class Store(Protocol):
     async def events(
         self, *, tenant: str | None = None, after: str | None = None, limit: int = 1_000
     ) -> EventPage | Refused:
-        """Follows the feed from a cursor (None: from its beginning): of one tenant, or store-wide."""
+        """Follows the feed from a cursor (None: its beginning, `LATEST`: its end): of one tenant, or store-wide."""
 
     async def wait(self, topics: Collection[str], timeout_seconds: float) -> bool:
         """Returns early, True, on a hint that one of the topics changed. Hints may be spurious or missing."""
@@ -175,6 +175,13 @@ def job_topic(ref: Ref) -> str:
     return f"job/{ref[0]}/{ref[1]}"
 
 
+def document_topic(tenant: str, kind: str) -> str:
+    """A document of this kind, that stays, was written."""
+    return f"document/{tenant}/{kind}"
+
+
+LATEST = "latest"
+"""The cursor of a feed's end, wherever that is when it is read."""
 FEED_TOPIC = "feed"
 """Something happened."""
 EVERYTHING = "*"

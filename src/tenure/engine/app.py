@@ -7,7 +7,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from inspect import isasyncgenfunction, signature
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from tenure.blobs import BlobStore, open_blobs
 from tenure.codecs import Codec, known_codecs
@@ -19,6 +19,7 @@ from tenure.domain.store import Store
 from tenure.engine.client import Enqueuer
 from tenure.engine.definition import Call, Definition, Jobs
 from tenure.engine.feed import Events
+from tenure.engine.filters import Where
 from tenure.engine.hooks import Hooks, Listener, Middleware
 from tenure.engine.ids import uuid7
 from tenure.engine.queue import Queue, TenantSettings
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tenure.engine.worker.worker import Worker
 
 R = TypeVar("R")
+T = TypeVar("T")
 L = TypeVar("L", bound=Listener)
 M = TypeVar("M", bound=Middleware)
 
@@ -66,6 +68,7 @@ class Tenure(Jobs, Surface):
         """How many are inside `async with app`, workers among them."""
         self._store: Store | None = store
         self._migrated: tuple[int, Store] | None = None
+        self._opening: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
         self._enqueuers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Enqueuer] = weakref.WeakKeyDictionary()
         self._lifespan: Lifespan | None = None
         place = blobs or self.settings.blobs
@@ -108,9 +111,19 @@ class Tenure(Jobs, Surface):
         """The store, ready for use. Embedded ones are created and brought to this code's schema by themselves."""
         store = self.made()
         if self._migrated != (os.getpid(), store):
-            await store.migrate()
-            self._migrated = (os.getpid(), store)
+            async with self._opening_here():
+                await self._migrate(store)
         return store
+
+    def _opening_here(self) -> asyncio.Lock:
+        """One caller of this event loop opens the store, the others wait. If it fails or goes, the next one tries."""
+        return _of_this_loop(self._opening, asyncio.Lock)
+
+    async def _migrate(self, store: Store) -> None:
+        opened = (os.getpid(), store)
+        if self._migrated != opened:
+            await store.migrate()
+            self._migrated = opened
 
     def made(self) -> Store:
         """The store, not necessarily opened."""
@@ -123,10 +136,10 @@ class Tenure(Jobs, Surface):
 
     async def enqueuer(self) -> Enqueuer:
         """This event loop's way to the store."""
-        store, loop = await self.opened(), asyncio.get_running_loop()
-        found = self._enqueuers.get(loop)
-        if found is None or found.store is not store:
-            found = self._enqueuers[loop] = Enqueuer(store)
+        store = await self.opened()
+        found = _of_this_loop(self._enqueuers, lambda: Enqueuer(store))
+        if found.store is not store:
+            found = self._enqueuers[asyncio.get_running_loop()] = Enqueuer(store)
         return found
 
     async def close(self) -> None:
@@ -269,6 +282,19 @@ class Tenure(Jobs, Surface):
         return SyncTenure(self)
 
 
+def _of_this_loop(kept: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, T]", make: Callable[[], T]) -> T:
+    """What is kept for the running loop. What belongs to closed ones is let go: it may hold on to its loop itself."""
+    loop = asyncio.get_running_loop()
+    found = kept.get(loop)
+    if found is None:
+        for one in kept.keyrefs():  # a list of its own: other threads have loops too
+            other = one()
+            if other is not None and other.is_closed():
+                kept.pop(other, None)
+        found = kept[loop] = make()
+    return found
+
+
 class Tenant(Surface):
     """One tenant's view: the same surface, and its own configuration."""
 
@@ -296,12 +322,12 @@ class Fleet:
     def __init__(self, app: Tenure) -> None:
         self._app = app
 
-    def jobs(self, *, limit: int | None = None, **where: Any) -> Listing:
+    def jobs(self, *, limit: int | None = None, **where: Unpack[Where]) -> Listing:
         """Jobs of every tenant, newest first."""
         return Listing(_Everyone(self._app), where, limit)
 
     def events(self, *, after: str | None = None, follow: bool = True) -> Events:
-        """The store-wide feed."""
+        """The store-wide feed; `after` as in `app.events`."""
         return Events(self._app.opened, None, after, follow)
 
     async def sweep(self) -> Swept:

@@ -26,6 +26,9 @@ R = TypeVar("R")
 CURRENT: "ContextVar[Context | None]" = ContextVar("tenure-job", default=None)
 """The job whose handler runs here."""
 
+_MAKING = threading.Lock()
+"""Held while an event is made for threads to wait on, so that all of a job wait on the same one."""
+
 log = logging.getLogger("tenure.job")
 
 NO_BLOBS = "no blob store: give Tenure(blobs='file:///var/lib/blobs'), or set TENURE_BLOBS"
@@ -80,9 +83,8 @@ class Cancelled:
 
     def wait_sync(self, timeout: float | None = None) -> bool:
         """Whether it was set before the time was up."""
-        event = self._event
-        if event is None:
-            event = self._event = threading.Event()
+        with _MAKING:
+            event = self._event = self._event or threading.Event()
         if self.reason is not None:
             event.set()
         return event.wait(timeout)
@@ -174,11 +176,14 @@ class Context:
 
     def enqueue(self, call: "Call[R]") -> "CarriedHandle[R]":
         """Enqueues a job together with this one's success: both happen, or neither. Of the same tenant."""
+        from tenure.engine.definition import checked
         from tenure.engine.handle import CarriedHandle
+        from tenure.engine.transactions import refuse_connection
 
-        if call.options.get("tenant", self.tenant) != self.tenant:
+        if checked(call).options.get("tenant", self.tenant) != self.tenant:
             raise InvalidValue(f"ctx.enqueue(): it goes in with a job of tenant {self.tenant}, and only there")
-        job = call.new_job(self.app, self.tenant, self.app.new_id())
+        refuse_connection(call.options, "a job of ctx.enqueue()")
+        job = call.new_job(self.app, self.tenant, call.options.get("id") or self.app.new_id())
         self.carried += (job,)
         return CarriedHandle(self.app.tenant(self.tenant), job.id, call.definition)
 

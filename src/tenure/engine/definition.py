@@ -50,6 +50,13 @@ class Call(Generic[R_co]):
         )
 
 
+def checked(call: Call[R]) -> Call[R]:
+    """Refuses what is no call, such as a job type without its arguments."""
+    if not isinstance(call, Call):
+        raise InvalidValue(f"{call!r:.80}: give a job with its arguments, as in send_email.build(...)")
+    return call
+
+
 class Ways(Generic[P, R]):
     """How a job type can be enqueued, under some options."""
 

@@ -18,8 +18,9 @@ from tenure.domain.errors import (
 from tenure.domain.job import NewJob, Parent
 from tenure.domain.states import OnParentFailure
 from tenure.engine.bodies import to_enqueue
-from tenure.engine.definition import Call
+from tenure.engine.definition import Call, checked
 from tenure.engine.handle import Handle
+from tenure.engine.transactions import refuse_connection, refuse_inside
 
 if TYPE_CHECKING:
     from tenure.engine.surface import Surface
@@ -59,14 +60,15 @@ class Flow:
     ) -> Handle[R]:
         """A job that runs once those of `after` have succeeded: jobs of this flow, or ones that exist already."""
         tenant = self._home.tenant_name
-        foreign = {call.options.get("tenant", tenant), *(parent.tenant for parent in after)} - {tenant}
+        foreign = {checked(call).options.get("tenant", tenant), *(parent.tenant for parent in after)} - {tenant}
         if foreign:
             raise InvalidValue(f"a flow of tenant {tenant} can't hold or wait for a job of {min(foreign)}")
         if len(self._jobs) == MOST_JOBS:
             raise InvalidValue(f"a flow has at most {MOST_JOBS} jobs: enqueue this one and let another wait for it")
         policy = _policy(on_parent_failure)
         parents = tuple(Parent(parent.id, policy) for parent in after)
-        job = call.new_job(self._home.app, tenant, self._home.app.new_id(), parents)
+        refuse_connection(call.options, "a flow")
+        job = call.new_job(self._home.app, tenant, call.options.get("id") or self._home.app.new_id(), parents)
         handle = Handle(self._home, job.id, call.definition)
         self._jobs[job.id] = job
         self._handles.append(handle)
@@ -104,7 +106,9 @@ class Flow:
     ) -> list[Handle[Any]] | Handle[Any]:
         """Jobs beside each other, all after `after`; `then` runs when all have ended, and its handle is the answer."""
         handles = [self.add(call, after=after, on_parent_failure=on_parent_failure) for call in calls]
-        return handles if then is None else self.add(then, after=handles, on_parent_failure=on_parent_failure)
+        if then is None:
+            return handles
+        return self.add(then, after=handles or after, on_parent_failure=on_parent_failure)
 
     async def enqueue(self) -> list[Handle[Any]]:
         """Puts all its jobs in; they are durable when this returns. Asked again it does nothing more.
@@ -113,6 +117,7 @@ class Flow:
         """
         if not self._jobs:
             return []
+        refuse_inside()
         replies = await (await self._home.app.enqueuer()).atomic(
             await to_enqueue(self._home.app, list(self._jobs.values()))
         )

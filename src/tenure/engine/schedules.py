@@ -24,9 +24,10 @@ from tenure.domain.names import MAX_DURATION, MINUTE, SECOND, SYSTEM, Ms
 from tenure.domain.states import Unique
 from tenure.domain.store import Store
 from tenure.engine.cron import cron, zone
-from tenure.engine.definition import Call
+from tenure.engine.definition import Call, checked
 from tenure.engine.durations import Seconds, milliseconds
 from tenure.engine.handle import time_of
+from tenure.engine.transactions import refuse_connection
 
 if TYPE_CHECKING:
     from tenure.engine.surface import Surface
@@ -221,9 +222,10 @@ class Schedules:
         return self._shown(name, await self._change(name, declared))
 
     def _job(self, call: Call[Any]) -> NewJob:
-        tenant = call.options.get("tenant", self._tenant)
+        tenant = checked(call).options.get("tenant", self._tenant)
         if tenant != self._tenant:
             raise InvalidValue(f"tenant {tenant!r:.80}: declare its schedules with app.tenant(…).schedule(…)")
+        refuse_connection(call.options, "a schedule")
         if "run_at" in call.options:
             raise InvalidValue("run_at: the schedule says when its jobs run; leave it out, or give delay")
         return replace(

@@ -6,6 +6,9 @@ from tenure.engine.durations import Seconds
 class Signal(Exception):
     """An ending that the handler chose."""
 
+    family: str | None = None
+    """What it is called, if not by its type: one that comes from another process."""
+
 
 class Fail(Signal):
     """The job can't succeed, however often it is tried: it gets a dead letter at once."""
@@ -40,3 +43,11 @@ class Snooze(Signal):
 
 class Stopped(BaseException):
     """Raised by `ctx.check_cancelled()` when the handler should end. Don't catch it."""
+
+
+def text_of(error: BaseException) -> str:
+    """An error's own words, if it has any."""
+    try:
+        return str(error)
+    except Exception:
+        return "(it can't be shown)"

@@ -26,7 +26,7 @@ from tenure.domain.store import Store
 from tenure.engine.bodies import to_enqueue, to_replay, with_payload_if_there
 from tenure.engine.context import CURRENT, NO_BLOBS
 from tenure.engine.dead_letters import DeadLetters, LetterWhere
-from tenure.engine.definition import Call
+from tenure.engine.definition import Call, checked
 from tenure.engine.durations import Seconds, milliseconds
 from tenure.engine.feed import Events
 from tenure.engine.filters import Where, job_filter
@@ -97,13 +97,13 @@ class Surface:
         return [result for result in results if isinstance(result, Handle)]
 
     async def _enqueue(self, calls: Sequence[Call[R]]) -> list[Handle[R] | Refused]:
-        homes = [self._home_of(call.options) for call in calls]
+        homes = [self._home_of(checked(call).options) for call in calls]
         jobs = [
             call.new_job(self._app, home.tenant_name, call.options.get("id") or self._app.new_id())
             for call, home in zip(calls, homes, strict=True)
         ]
         jobs = await to_enqueue(self._app, jobs)
-        replies = self._joined(calls, jobs) or await self._batched(jobs)
+        replies = self._joined([call.options for call in calls], jobs) or await self._batched(jobs)
         return [
             Handle(home, reply.id, call.definition, reply.created) if isinstance(reply, Enqueued) else reply
             for call, home, reply in zip(calls, homes, replies, strict=True)
@@ -113,20 +113,20 @@ class Surface:
         refuse_inside()
         return await (await self._app.enqueuer()).enqueue(jobs)
 
-    def _joined(self, calls: Sequence[Call[Any]], jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
+    def _joined(self, options: Sequence[Options], jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
         """Jobs for the user's own transaction, which never leave together with others'; empty when there are none."""
-        connections = [call.options.get("connection") for call in calls]
+        connections = [one.get("connection") for one in options]
         if all(connection is None for connection in connections):
             return []
-        if len(calls) > 1:
+        if len(jobs) > 1:
             raise InvalidValue("connection: enqueue such jobs one by one")
         return [enqueue_joined(self._app.made(), connections[0], jobs[0])]
 
     def enqueue_here(self, call: Call[R]) -> Handle[R]:
         """Enqueues in the user's transaction, in this very thread."""
-        home = self._home_of(call.options)
+        home = self._home_of(checked(call).options)
         id = call.options.get("id") or self._app.new_id()
-        (reply,) = self._joined([call], [call.new_job(self._app, home.tenant_name, id)])
+        (reply,) = self._joined([call.options], [call.new_job(self._app, home.tenant_name, id)])
         if isinstance(reply, Refused):
             raise reply
         return Handle(home, reply.id, call.definition, reply.created)
@@ -160,14 +160,15 @@ class Surface:
             arguments=lambda: arguments,
             options=options,
         )
-        (reply,) = await (await self._app.enqueuer()).enqueue(await to_enqueue(self._app, [job]))
+        jobs = await to_enqueue(self._app, [job])
+        (reply,) = self._joined([options], jobs) or await self._batched(jobs)
         if isinstance(reply, Refused):
             raise reply
         return Handle(home, reply.id, None, reply.created)
 
     def flow(self) -> Flow:
         """Jobs that wait for jobs: `flow.add(…)` them, then `await flow.enqueue()`."""
-        return Flow(self)
+        return Flow(self._home_of(Options()))
 
     # Schedule
 
@@ -245,7 +246,10 @@ class Surface:
         return job_of(view, payload)
 
     def events(self, *, after: str | None = None, follow: bool = True) -> Events:
-        """What happened, from a cursor on (None: from the beginning), and what happens next unless `follow=False`."""
+        """What happened, from a cursor on, and what happens next unless `follow=False`.
+
+        `after` None is the beginning, "latest" the end: only what happens from now on.
+        """
         return Events(self.store, self._tenant, after, follow)
 
     # Command

@@ -4,14 +4,16 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
+from tenure.domain.calls import Purged, Swept
 from tenure.domain.config import QueueConfig, TenantConfig
 from tenure.domain.errors import NotReady
 from tenure.domain.event import Event
 from tenure.domain.states import Disposition
 from tenure.engine.dead_letters import DeadLetters, Edit, LetterWhere, Summary, Told
-from tenure.engine.definition import Call, Ways
+from tenure.engine.definition import Call, Ways, checked
 from tenure.engine.durations import Seconds
 from tenure.engine.feed import Events
 from tenure.engine.filters import Where
@@ -23,7 +25,7 @@ from tenure.engine.schedules import CatchUp, Schedule, When
 from tenure.engine.surface import Surface
 
 if TYPE_CHECKING:
-    from tenure.engine.app import Tenant, Tenure
+    from tenure.engine.app import Fleet, Tenant, Tenure
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,9 +52,18 @@ class Portal:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run_coroutine_threadsafe(work, self._running()).result()
+            return self._result(asyncio.run_coroutine_threadsafe(work, self._running()))
         work.close()
         raise NotReady("an event loop runs in this thread, and .sync would block it: await the same without .sync")
+
+    @staticmethod
+    def _result(running: "Future[T]") -> T:
+        """Waits. Whoever is interrupted leaves nothing behind that goes on."""
+        try:
+            return running.result()
+        except BaseException:
+            running.cancel()
+            raise
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -321,6 +332,25 @@ class SyncTenant(SyncSurface):
         PORTAL.run(self._tenant.resume())
 
 
+class SyncFleet:
+    """`app.sync.fleet`."""
+
+    def __init__(self, fleet: "Fleet") -> None:
+        self._fleet = fleet
+
+    def jobs(self, *, limit: int | None = None, **where: Unpack[Where]) -> Iterator[Job]:
+        return _walk(self._fleet.jobs(limit=limit, **where).__aiter__())
+
+    def events(self, *, after: str | None = None, follow: bool = False) -> SyncEvents:
+        return SyncEvents(self._fleet.events(after=after, follow=follow))
+
+    def sweep(self) -> Swept:
+        return PORTAL.run(self._fleet.sweep())
+
+    def purge(self) -> Purged | None:
+        return PORTAL.run(self._fleet.purge())
+
+
 class SyncTenure(SyncSurface):
     """`app.sync`."""
 
@@ -331,6 +361,10 @@ class SyncTenure(SyncSurface):
     def tenant(self, name: str) -> SyncTenant:
         return SyncTenant(self._app.tenant(name))
 
+    @property
+    def fleet(self) -> SyncFleet:
+        return SyncFleet(self._app.fleet)
+
     def execute_now(self, call: Call[R]) -> R:
         return PORTAL.run(self._app.execute_now(call))
 
@@ -340,7 +374,7 @@ class SyncTenure(SyncSurface):
 
 def _sent(call: Call[R], surface: Surface) -> SyncHandle[R]:
     """A job for the user's transaction is written in this thread, where its connection lives."""
-    if call.options.get("connection") is not None:
+    if checked(call).options.get("connection") is not None:
         return SyncHandle(surface.enqueue_here(call))
     return SyncHandle(PORTAL.run(surface.enqueue(call)))
 

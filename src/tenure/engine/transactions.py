@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tenure.blobs.spill import Body
 from tenure.domain.calls import Enqueued, Settle
-from tenure.domain.errors import NotReady, Refused, Unsupported
+from tenure.domain.errors import InvalidValue, NotReady, Refused, Unsupported
 from tenure.domain.job import NewJob
 from tenure.domain.store import JoiningStore, Store
 from tenure.engine.bodies import to_settle
@@ -16,6 +16,7 @@ from tenure.engine.bodies import to_settle
 if TYPE_CHECKING:
     from tenure.engine.context import Context
     from tenure.engine.definition import Call
+    from tenure.engine.options import Options
 
 LONGEST_SECONDS = 5.0
 """How long a handler may keep a transaction open: on SQLite every other writer waits for it."""
@@ -42,6 +43,12 @@ def refuse_inside() -> None:
         raise NotReady("inside ctx.transaction() this would wait for the transaction itself: use tx.enqueue(...)")
 
 
+def refuse_connection(options: "Options", where: str) -> None:
+    """What can't go in with the user's transaction must not go in beside it unnoticed."""
+    if options.get("connection") is not None:
+        raise InvalidValue(f"connection: {where} can't go in with a transaction of yours; enqueue the job by itself")
+
+
 class HandlerTransaction:
     """What `async with ctx.transaction() as tx` gives."""
 
@@ -61,6 +68,8 @@ class HandlerTransaction:
 async def transaction(context: "Context") -> AsyncIterator[HandlerTransaction]:
     """A handler's writes and its job's success, together. The token is checked first, and again at the commit."""
     claimed, app = context.claimed, context.app
+    if not claimed.token.secret:
+        raise NotReady("a handler in a process, or run by execute_now(), has no lease to end: use executor='inline'")
     store = joining(await app.opened())
     if context.settled:
         raise NotReady("this job has already ended by a transaction")

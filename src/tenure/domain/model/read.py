@@ -9,6 +9,7 @@ from tenure.domain.job import Job, Ref
 from tenure.domain.model.documents import live
 from tenure.domain.model.unit import Unit
 from tenure.domain.states import Gate, State
+from tenure.domain.store import LATEST
 
 
 def get(unit: Unit, refs: Sequence[Ref], explain: bool) -> list[JobView | Refused]:
@@ -79,6 +80,8 @@ def query(unit: Unit, where: JobFilter, after: str | None, limit: int) -> JobPag
 def events(unit: Unit, tenant: str | None, after: str | None, limit: int) -> EventPage | Refused:
     """A page of the feed: whole chunks, until `limit` events are reached."""
     meta = unit.meta
+    if after == LATEST:
+        return EventPage((), _cursor(meta.feed_head))
     position = meta.feed_floor if after is None else _position(after, meta.feed_head)
     if position < meta.feed_floor:
         return CursorExpired()

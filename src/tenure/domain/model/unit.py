@@ -16,7 +16,7 @@ from tenure.domain.job import Binding, BindingKey, DeadLetter, Edge, Job, Ref, R
 from tenure.domain.model.tables import BucketKey, DocumentKey, Lane, Meta, Tables
 from tenure.domain.names import Ms
 from tenure.domain.states import State
-from tenure.domain.store import EVERYTHING, FEED_TOPIC, job_topic, queue_topic
+from tenure.domain.store import EVERYTHING, FEED_TOPIC, document_topic, job_topic, queue_topic
 from tenure.domain.transitions import Step
 
 K = TypeVar("K")
@@ -279,11 +279,13 @@ class Unit:
         if jobs:
             topics.update(job_topic(ref) for ref, after in self.after.items() if after.state.terminal)
             topics.update(job_topic(ref) for ref in self._ended)
-        for _, kind, name in self.documents:
+        for (tenant, kind, name), document in self.documents.items():
             if kind == QUEUE:
                 topics.add(queue_topic(name))
             elif kind == TENANT:
                 topics.add(EVERYTHING)
+            elif document is None or document.expires_at is None:  # one that expires says that somebody is there
+                topics.add(document_topic(tenant, kind))
         topics.update(queue_topic(queue) for queue in self._freed)
         if self.events:
             topics.add(FEED_TOPIC)

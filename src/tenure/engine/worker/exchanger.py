@@ -19,6 +19,7 @@ from tenure.domain.job import Failure
 from tenure.domain.names import Ms
 from tenure.domain.store import Store, queue_topic
 from tenure.engine.worker.clock import boottime
+from tenure.engine.worker.forks import forks, leave_if_forked
 from tenure.engine.worker.hand import Hand, Hands
 
 BATCH = 500
@@ -78,6 +79,7 @@ class Exchanger:
         self._due_at = 0.0
         self._poll = terms.poll[0]
         self._claim_id: bytes | None = None
+        self._forks = forks()
         self.idle = asyncio.Event()
         """Set while the last claim came back empty and nothing is in hand."""
 
@@ -148,6 +150,7 @@ class Exchanger:
 
     async def _turn(self) -> None:
         """One call: the ends that collected, and a claim if there is room."""
+        leave_if_forked(self._forks)
         batch = [self._ended.popleft() for _ in range(min(len(self._ended), BATCH))]
         request = self._request()
         if request is not None:

@@ -3,9 +3,11 @@
 import asyncio
 import contextvars
 import os
+import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any
 
 from tenure.engine.settings import Settings
@@ -29,25 +31,63 @@ def inline(hand: Hand, arguments: dict[str, Any]) -> Awaitable[Any]:
 
 
 class Threads:
-    """In a thread of its own. A thread can't be stopped: it is told by `ctx.cancelled`, and waited for."""
+    """In a thread of its own. A thread can't be stopped: it is told by `ctx.cancelled`, and waited for.
+
+    The threads are daemons, which no pool of Python's has: one that never ends doesn't keep the process from ending.
+    """
 
     def __init__(self, most: int) -> None:
-        self._pool = ThreadPoolExecutor(most, "tenure-job")
+        self._most = most
+        self._started = 0
+        self._idle = threading.Semaphore(0)
+        self._work: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._running: set[asyncio.Future[Any]] = set()
 
     async def execute(self, hand: Hand, arguments: dict[str, Any]) -> Any:
         definition = hand.definition
         first = (hand.context,) if definition.signature.takes_context else ()
         variables, since = contextvars.copy_context(), forks()
-        running = asyncio.get_running_loop().run_in_executor(
-            self._pool, lambda: variables.run(_contained, since, lambda: definition.function(*first, **arguments))
+        running = asyncio.wrap_future(
+            self._submit(lambda: variables.run(_contained, since, lambda: definition.function(*first, **arguments)))
         )
+        self._running.add(running)
         while not running.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([running])
+        self._running.discard(running)
         return running.result()
 
+    def _submit(self, function: Callable[[], Any]) -> "Future[Any]":
+        if not self._idle.acquire(blocking=False) and self._started < self._most:
+            threading.Thread(target=self._serve, name=f"tenure-job-{self._started}", daemon=True).start()
+            self._started += 1
+        future: Future[Any] = Future()
+        self._work.put((future, function))
+        return future
+
+    def _serve(self) -> None:
+        while (work := self._work.get()) is not None:
+            _fulfil(*work)
+            del work  # an idle thread keeps nothing of the last job
+            self._idle.release()
+
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """Waits for nobody: a handler that hasn't ended is left to itself."""
+        for running in tuple(self._running):
+            running.cancel()
+        for _ in range(self._started):
+            self._work.put(None)
+
+
+def _fulfil(future: "Future[Any]", function: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        value = function()
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(value)
 
 
 def _contained(since: int, function: Callable[[], Any]) -> Any:
@@ -82,8 +122,12 @@ class Executors:
                 return self._processes.execute
         raise AssertionError(f"there is no executor {name!r}")
 
+    async def kill(self) -> None:
+        """Ends by force what can be ended so."""
+        if self._processes is not None:
+            await self._processes.close()
+
     async def close(self) -> None:
         if self._threads is not None:
             self._threads.close()
-        if self._processes is not None:
-            await self._processes.close()
+        await self.kill()

@@ -21,7 +21,7 @@ from tenure.engine.context import CURRENT, Context
 from tenure.engine.definition import Call, Definition
 from tenure.engine.durations import milliseconds
 from tenure.engine.hooks import Middleware, Next
-from tenure.engine.signals import Fail, InvalidResult, Retry, Snooze, Stopped
+from tenure.engine.signals import Fail, InvalidResult, Retry, Signal, Snooze, Stopped, text_of
 from tenure.engine.worker.forks import forks, leave_if_forked
 from tenure.engine.worker.hand import Ending, Hand
 from tenure.engine.worker.processes.pool import HandlerError, ProcessDied
@@ -62,7 +62,7 @@ class Runner:
         except (asyncio.CancelledError, StoreUnavailable, NotReady) as error:  # of the blob store: later, or elsewhere
             return self._as_told(hand, self._outcome_of(hand, error))
         except Exception as error:  # a codec of one's own may raise anything
-            return calls.Fail(Failure.clip("InvalidPayload", _text(error)), reason="invalid_payload")
+            return calls.Fail(Failure.clip("InvalidPayload", text_of(error)), reason="invalid_payload")
         try:
             value = await self._value(hand, arguments)
         except BaseException as error:
@@ -101,7 +101,7 @@ class Runner:
         except (asyncio.CancelledError, StoreError) as error:  # of the blob store
             return self._outcome_of(hand, error)
         except Exception as error:  # a codec of one's own may raise anything
-            message = f"the result of {hand.definition.name} can't be kept: {_text(error)}"
+            message = f"the result of {hand.definition.name} can't be kept: {text_of(error)}"
             return calls.Fail(Failure.clip("InvalidResult", message), InvalidResult.reason)
 
     def _result(self, hand: Hand, value: Any) -> Body | None:
@@ -117,16 +117,14 @@ class Runner:
         try:
             return self._meant(hand, error)
         except Exception as wrong:  # a name that can't be stored, an `after` that is no duration
-            failure = Failure.clip("InvalidError", f"{type(error).__name__} can't be kept: {_text(wrong)}")
+            failure = Failure.clip("InvalidError", f"{_family(error)} can't be kept: {text_of(wrong)}")
             return calls.Retry(failure, self._delay(hand))
 
     def _meant(self, hand: Hand, error: BaseException) -> Outcome:
-        family, message = type(error).__name__, _text(error)
+        family, message = _family(error), text_of(error)
         match error:
             case Fail():
                 return calls.Fail(Failure.clip(family, message), error.reason)
-            case HandlerError():
-                family = error.family
             case ProcessDied():
                 return calls.Retry(Failure.clip("Crashed", message), self._delay(hand), "crashed")
             case Snooze():
@@ -180,12 +178,8 @@ def _broken_off(hand: Hand, outcome: Outcome) -> bool:
     return False
 
 
-def _text(error: BaseException) -> str:
-    """An error's own words, if it has any."""
-    try:
-        return str(error)
-    except Exception:
-        return "(it can't be shown)"
+def _family(error: BaseException) -> str:
+    return (isinstance(error, HandlerError | Signal) and error.family) or type(error).__name__
 
 
 def wrapped(middlewares: list[Middleware], context: Context, innermost: Next) -> Awaitable[Any]:
@@ -208,9 +202,13 @@ async def run_here(app: "Tenure", call: Call[R]) -> R:
     claimed = _pretended(app, call)
     context = Context(app, claimed, None, lambda progress: None)
     arguments = definition.signature.decode(claimed.payload, app.codecs.get(claimed.job.spec.codec))
-    async with app.state() as state:
-        context.state = state
-        return await wrapped(app.middlewares, context, lambda: _direct(definition, context, arguments))  # type: ignore[no-any-return]  # R is what the handler returns
+    before = CURRENT.set(context)
+    try:
+        async with app.state() as state:
+            context.state = state
+            return await wrapped(app.middlewares, context, lambda: _direct(definition, context, arguments))  # type: ignore[no-any-return]  # R is what the handler returns
+    finally:
+        CURRENT.reset(before)
 
 
 async def _direct(definition: Definition[Any, Any], context: Context, arguments: dict[str, Any]) -> Any:

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 import msgspec
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from tenure.domain.calls import Document, Enqueued, Stored
 from tenure.domain.errors import IdConflict, IdempotencyMismatch, InvalidValue, Refused, StoreError
 from tenure.domain.names import SYSTEM, Ms
-from tenure.domain.store import Store
+from tenure.domain.store import Store, document_topic
 from tenure.engine.schedules import (
     MOST_MISSED,
     SCHEDULE,
@@ -30,7 +31,8 @@ from tenure.engine.schedules import (
 from tenure.engine.worker.clock import boottime
 
 LOOK_SECONDS = 5.0
-"""How long a new or changed schedule may go unseen."""
+"""How long a new or changed schedule may go unseen where no hint comes."""
+HINT_SECONDS = 0.5
 FRESH_SECONDS = 30.0
 """A schedule that was read longer ago is read again before it fires: its ticks may be done, and even purged."""
 RETRY_SECONDS = (1.0, 30.0)
@@ -50,6 +52,8 @@ class Scheduler:
         self._tenants = tenants
         self._clock = clock
         self._known: dict[str, _Known] = {}
+        self._seen: dict[str, int] = {}
+        """The marks at the last look."""
         self._told: dict[tuple[str, str], str] = {}
         """What was last logged about a schedule, so that it is said once."""
 
@@ -63,7 +67,26 @@ class Scheduler:
             except StoreError as error:
                 log.warning("schedules wait %.0f s for the store: %s", wait, error)
                 delay, wait = wait * random.uniform(0.5, 1), min(2 * wait, longest)
-            await asyncio.sleep(delay)
+            await self._rest(delay)
+
+    async def _rest(self, seconds: float) -> None:
+        """Until the time is up, or schedules were written."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed()
+
+    async def _changed(self) -> None:
+        """Returns when the marks are others than those of the last look. A hint may mean anything, and come with every
+        commit of another process: it is worth a read, and not more often than every `HINT_SECONDS`."""
+        seen = self._seen
+        while True:
+            try:
+                hinted = await self._store.wait([document_topic(SYSTEM, SCHEDULED)], LOOK_SECONDS)
+                if hinted and await self._listed() != seen:
+                    return
+            except StoreError as error:
+                log.debug("no hints: %s", error)
+            await asyncio.sleep(HINT_SECONDS)
 
     async def step(self) -> float:
         """One look: fires what is due. How many seconds to wait until the next one."""
@@ -85,11 +108,15 @@ class Scheduler:
 
     async def _marks(self) -> dict[str, int]:
         """Tenants with schedules, each with a number that changes with them."""
-        found = {one.name: one.version for one in await self._store.list_documents(SYSTEM, SCHEDULED)}
-        if self._tenants is not None:
-            found = {tenant: version for tenant, version in found.items() if tenant in self._tenants}
+        found = self._seen = await self._listed()
         self._known = {tenant: known for tenant, known in self._known.items() if tenant in found}
         return found
+
+    async def _listed(self) -> dict[str, int]:
+        found = {one.name: one.version for one in await self._store.list_documents(SYSTEM, SCHEDULED)}
+        if self._tenants is None:
+            return found
+        return {tenant: version for tenant, version in found.items() if tenant in self._tenants}
 
     async def _read(self, tenant: str, version: int) -> "_Known":
         """A tenant's schedules, as they were at this version."""

@@ -6,7 +6,7 @@ import random
 
 from tenure.blobs import BlobStore, sweep_blobs
 from tenure.domain.calls import Swept
-from tenure.domain.errors import StoreError
+from tenure.domain.errors import TenureError
 from tenure.domain.names import MAX_DURATION, Ms
 from tenure.domain.store import Store
 from tenure.engine.worker.clock import boottime
@@ -37,7 +37,7 @@ class Sweeper:
         while True:
             try:
                 more = await self._sweep()
-            except StoreError as error:
+            except TenureError as error:  # of the blob store too, which may not even be there
                 log.warning("sweep: %s", error)
                 more = False
             if not more:

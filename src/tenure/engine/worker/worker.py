@@ -345,7 +345,8 @@ class _Parts:
         if not await self._emptied(self._options.settings.shutdown_grace, hard):
             for hand in self.hands:
                 hand.end(Ending.SHUTDOWN)
-            await self._emptied(self._options.settings.cancel_grace, None)
+            if not await self._emptied(self._options.settings.cancel_grace, None):
+                await self._end_by_force()
         for hand in self.hands:
             log.error("%r goes on although it was told to end: its lease will run out", hand)
         self.exchanger.close()
@@ -359,9 +360,18 @@ class _Parts:
         await self._presence.leave()
         await self._leases.stop()
         self._wheel.close()
+        for hand in self.hands:
+            hand.end(Ending.LOST)
         await self._executors.close()
         if self._telling:
             await asyncio.gather(*self._telling)
+
+    async def _end_by_force(self) -> None:
+        """A process can be killed, and its job is then given back like any other."""
+        ending = [hand.task for hand in self.hands if hand.task is not None and hand.definition.executor == "process"]
+        await self._executors.kill()
+        if ending:
+            await asyncio.wait(ending, timeout=self._options.settings.cancel_grace)
 
     async def _emptied(self, seconds: float, hard: asyncio.Event | None) -> bool:
         """Whether every handler ended in time."""

@@ -130,7 +130,7 @@ def argument(text: str) -> tuple[str, Any]:
     name, value = pair(text)
     try:
         return name, msgspec.json.decode(value)
-    except (msgspec.DecodeError, UnicodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return name, value
 
 
@@ -138,7 +138,7 @@ def json_object(text: str) -> dict[str, Any]:
     """A JSON object: arguments by name."""
     try:
         value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise argparse.ArgumentTypeError(f"{text!r:.80} is no JSON: {error}") from None
     if not isinstance(value, dict):
         raise argparse.ArgumentTypeError(f"{text!r:.80}: give an object, the arguments by name")

@@ -3,6 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from tenure.domain import names
 from tenure.domain.errors import InvalidValue
 from tenure.domain.states import Disposition
 from tenure.engine.dead_letters import LetterWhere
@@ -39,6 +40,8 @@ def run(args: argparse.Namespace, out: Out) -> int:
     single = one_of_many(args, where, of_many=("dry_run", "rate"))
     if not single and (args.payload is not None or args.again):
         raise InvalidValue("--payload and --again go with the ID of one job")
+    if single:
+        names.job_id(args.id)
     with opened(args, out) as target:
         if single:
             return one(target, out, args)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, Unpack
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tenure.domain.errors import InvalidValue, NotReady, StoreUnavailable
+from tenure.domain.names import tenant_name
 from tenure.domain.store import Store
 from tenure.engine.app import Tenant, Tenure
 from tenure.engine.filters import Where
@@ -62,6 +63,8 @@ def opened(args: argparse.Namespace, out: Out, *, creates: bool = False) -> Iter
     if app.url == "memory://":
         out.say("memory:// is this command's own and ends with it; give the --url of a store that stays")
     tenant = None if getattr(args, "all_tenants", False) else getattr(args, "tenant", None)
+    if tenant is not None:
+        tenant_name(tenant)
     with asyncio.Runner() as runner:
         try:
             yield Target(app, tenant, runner)

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from tenure.domain.errors import InvalidValue, Refused
 from tenure.domain.event import Event
 from tenure.domain.names import Ms
 from tenure.domain.states import State
-from tenure.domain.store import Store
+from tenure.domain.store import LATEST, Store
 from tenure.engine.handle import Job
 from tenure.engine.worker.presence import WorkerCard
 from tenure.service.cli import workers
@@ -60,6 +61,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     """More jobs run than are listed."""
     events: dict[str, int]
     """Recent events by kind."""
+    window_seconds: int
+    """How long a time the events are of: those before it began to watch aren't looked for."""
     caught_up: bool
     """False: the feed is still being read, and the counts are short."""
 
@@ -76,11 +79,10 @@ def run(args: argparse.Namespace, out: Out) -> int:
     if args.interval < 0.1:
         raise InvalidValue(f"interval {args.interval:g}: give 0.1 seconds or more")
     with opened(args, out) as target:
-        look = Look(target)
         if args.once:
-            show(out, target.run(look.frame()))
+            show(out, target.run(Look(target).frame()))
         else:
-            target.run(watch(look, out, args.interval))
+            target.run(watch(Look(target, LATEST), out, args.interval))
     return 0
 
 
@@ -112,10 +114,11 @@ class Recent:
 class Look:
     """Looks at a store again and again, and reads the feed on from where it was."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, after: str | None = None) -> None:
         self._target = target
         self._recent = Recent()
-        self._cursor: str | None = None
+        self._cursor = after
+        self._watched_since = None if after is None else time.monotonic()
 
     async def frame(self) -> Frame:
         store = await self._target.store()
@@ -127,8 +130,14 @@ class Look:
             running=running[:SHOWN],
             more=len(running) > SHOWN,
             events=self._recent.counts(time.time_ns() // 1_000_000),
+            window_seconds=self._window(),
             caught_up=caught_up,
         )
+
+    def _window(self) -> int:
+        if self._watched_since is None:
+            return WINDOW_SECONDS
+        return min(WINDOW_SECONDS, math.ceil(time.monotonic() - self._watched_since))
 
     async def _read(self, store: Store) -> bool:
         """Whether the end of the feed was reached."""
@@ -181,7 +190,7 @@ def document(frame: Frame) -> dict[str, Any]:
         "workers": [workers.document(card) for card in frame.workers],
         "running": [job_document(job) for job in frame.running],
         "more": frame.more,
-        "window_seconds": WINDOW_SECONDS,
+        "window_seconds": frame.window_seconds,
         "events": frame.events,
         "caught_up": frame.caught_up,
     }
@@ -201,7 +210,7 @@ def tables(frame: Frame) -> list[Titled]:
     found: list[Titled] = [
         ("workers", workers.COLUMNS, workers.rows(frame.workers)),
         ("running", JOB_COLUMNS, [job_row(job, frame.at) for job in frame.running]),
-        (f"events of the last {WINDOW_SECONDS} s", EVENT_COLUMNS, event_rows(frame.events)),
+        (f"events of the last {frame.window_seconds} s", EVENT_COLUMNS, event_rows(frame.events, frame.window_seconds)),
     ]
     return [one for one in found if one[2]]
 
@@ -212,8 +221,8 @@ def job_row(job: Job, now: datetime) -> tuple[str, ...]:
     return job.id, job.job_type, job.queue, job.worker or "", attempt, age(job.enqueued_at, now), progress
 
 
-def event_rows(events: dict[str, int]) -> list[tuple[str, ...]]:
-    return [(kind, f"{count:,}", f"{count / WINDOW_SECONDS:.1f}") for kind, count in events.items()]
+def event_rows(events: dict[str, int], seconds: int) -> list[tuple[str, ...]]:
+    return [(kind, f"{count:,}", f"{count / seconds:.1f}") for kind, count in events.items()]
 
 
 def plain(frame: Frame) -> list[str]:

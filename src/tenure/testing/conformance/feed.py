@@ -6,6 +6,7 @@ from tenure.domain.event import Event
 from tenure.domain.job import Failure, Parent, Progress, key_hash
 from tenure.domain.names import DAY, HOUR, SECOND
 from tenure.domain.states import EventKind, Mode, OnParentFailure
+from tenure.domain.store import LATEST
 from tenure.testing.conformance.kit import BOOM, DEADLINE, GRACE, LEASE, World, ok
 
 
@@ -340,6 +341,15 @@ def test_an_empty_feed_has_a_cursor(world: World) -> None:
     id = world.add()
     assert [event.job_id for event in world.follow(cursor)[0]] == [id]
     assert world.follow(world.tip())[0] == []
+
+
+def test_the_end_of_the_feed_can_be_asked_for(world: World) -> None:
+    world.add_many(3)
+    for tenant in (None, "acme"):
+        found, cursor = world.follow(LATEST, tenant)
+        assert found == []
+        id = world.add()
+        assert [event.job_id for event in world.follow(cursor, tenant)[0]] == [id]
 
 
 def test_a_cursor_outlives_a_crash(world: World) -> None:

@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
+from tenure.domain.calls import Document
 from tenure.domain.job import Parent
 from tenure.domain.names import HOUR, MINUTE, SECOND
 from tenure.domain.rate import Rate
 from tenure.domain.states import Mode
-from tenure.domain.store import FEED_TOPIC, ClockFloor, job_topic, queue_topic
+from tenure.domain.store import FEED_TOPIC, ClockFloor, document_topic, job_topic, queue_topic
 from tenure.testing.conformance.kit import DEADLINE, World, ok
 
 
@@ -253,6 +255,13 @@ def test_a_child_cancelled_by_its_parent_hints_its_callers(world: World) -> None
     parent = world.add()
     child = world.add(parents=(Parent(parent),))
     assert hinted(world, job_topic(("acme", child)), lambda: world.cancel(parent))
+
+
+def test_a_document_that_was_written_hints(world: World) -> None:
+    note = Document(tenant="acme", kind="note", name="a", body=b"1")
+    topic = document_topic("acme", "note")
+    assert hinted(world, topic, lambda: world.run(world.store.put_document(note)))
+    assert hinted(world, topic, lambda: world.run(world.store.put_document(replace(note, body=None))))
 
 
 def test_whatever_happens_hints_the_feed(world: World) -> None:

@@ -5,24 +5,27 @@ the word to stop.
 """
 
 import asyncio
+import contextvars
 import importlib
 import inspect
 import os
 import resource
+import signal
 import socket
 import sys
 import threading
 import traceback
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from types import NoneType
 from typing import Any
 
 from tenure.domain.errors import InvalidValue, NotReady
 from tenure.engine.app import Tenure
-from tenure.engine.context import Context
+from tenure.engine.context import CURRENT, Context
 from tenure.engine.definition import Definition
-from tenure.engine.durations import milliseconds
-from tenure.engine.signals import Fail, Retry, Snooze, Stopped
+from tenure.engine.durations import Seconds, milliseconds
+from tenure.engine.signals import Fail, InvalidResult, Retry, Snooze, Stopped, text_of
+from tenure.engine.worker.forks import forks, leave_if_forked
 from tenure.engine.worker.frames import LENGTH, frame
 from tenure.engine.worker.processes.wire import (
     FromChild,
@@ -38,6 +41,9 @@ from tenure.engine.worker.processes.wire import (
     encode,
     to_child,
 )
+
+MOST_TEXT = 4_000
+"""Characters of an error's message, and of its trace, that are told."""
 
 
 class Line:
@@ -76,6 +82,7 @@ class Server:
         self._task: asyncio.Task[Any] | None = None
         self._next = threading.Semaphore(0)
         self._asked: Run | None = None
+        self._forks = forks()
 
     def serve(self) -> None:
         threading.Thread(target=self._listen, name="tenure-line", daemon=True).start()
@@ -92,42 +99,49 @@ class Server:
                 self._asked = message
                 self._next.release()
             elif isinstance(message, Stop):
-                self._stop(message.reason)
+                self._stop(message)
 
-    def _stop(self, reason: str) -> None:
+    def _stop(self, message: Stop) -> None:
         self._line.say(Stopping())
         context, task = self._context, self._task
-        if context is not None:
-            self._loop.call_soon_threadsafe(context.cancelled.set, reason)
-            context.cancelled.set(reason)
-        if task is not None:
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(task.cancel)
+        if context is None:
+            return
+        if task is None:
+            context.cancelled.set(message.reason)
+            return
+        self._loop.call_soon_threadsafe(context.cancelled.set, message.reason)
+        if message.cancel:
+            self._loop.call_soon_threadsafe(task.cancel)
 
     def _answer(self, run: Run) -> FromChild:
+        """Whatever happens is an answer. What the handler leaves in context variables goes with it."""
         try:
-            definition, app = find(run.module, run.job_type)
-            limited = limit(run.limits)
-        except (InvalidValue, NotReady) as error:
-            return Raised("fail", "NotRunnable", str(error))
-        try:
-            return self._run(definition, app, run)
-        finally:
-            self._context = self._task = None
-            for kind, before in limited:
-                resource.setrlimit(kind, before)
-
-    def _run(self, definition: Definition[Any, Any], app: Tenure, run: Run) -> FromChild:
-        claimed = run.claimed
-        context = self._context = Context(
-            app, claimed, self._state(app), lambda progress: self._line.say(Said(progress.fraction, progress.message))
-        )
-        try:
-            codec = app.codecs.get(claimed.job.spec.codec)
-            arguments = definition.signature.decode(claimed.payload, codec)
-            value = self._call(definition, context, arguments)
+            return contextvars.copy_context().run(self._run, run)
         except BaseException as error:
-            return raised(error)
+            return raised(error, told=self._context is not None and self._context.cancelled.is_set())
+        finally:
+            leave_if_forked(self._forks)
+            self._context = self._task = None
+
+    def _run(self, run: Run) -> FromChild:
+        try:
+            definition, app = find(run)
+        except (InvalidValue, NotReady) as error:
+            return Raised("fail", "NotRunnable", str(error), Fail.reason)
+        context = self._context = Context(
+            app,
+            run.claimed,
+            self._state(app),
+            lambda progress: self._line.say(Said(progress.fraction, progress.message)),
+        )
+        CURRENT.set(context)
+        arguments = definition.signature.decode(run.claimed.payload, app.codecs.get(run.claimed.job.spec.codec))
+        before = limit(run.limits)
+        try:
+            value = self._call(definition, context, arguments)
+        finally:
+            for kind, limits in before:
+                resource.setrlimit(kind, limits)
         return returned(definition, app, context, value)
 
     def _call(self, definition: Definition[Any, Any], context: Context, arguments: dict[str, Any]) -> Any:
@@ -145,30 +159,37 @@ class Server:
         return self._states[id(app)][1]
 
 
-def find(module_name: str, job_type: str) -> tuple[Definition[Any, Any], Tenure]:
-    """The job type, where its function was declared."""
-    module = importlib.import_module(module_name)
-    for value in vars(module).values():
-        if isinstance(value, Definition) and value.name == job_type:
+def find(run: Run) -> tuple[Definition[Any, Any], Tenure]:
+    """The job type and its app, as the worker has them; else where the function was declared."""
+    if run.app:
+        module, _, attribute = run.app.partition(":")
+        app = getattr(importlib.import_module(module), attribute, None)
+        if isinstance(app, Tenure) and run.job_type in app.definitions:
+            return app.definitions[run.job_type], app
+    for value in vars(importlib.import_module(run.module)).values():
+        if isinstance(value, Definition) and value.name == run.job_type:
             return value, value.app
-    for value in vars(module).values():
-        if isinstance(value, Tenure) and job_type in value.definitions:
-            return value.definitions[job_type], value
-    raise NotReady(f"job {job_type} isn't found in module {module_name}: declare it at the module's top level")
+        if isinstance(value, Tenure) and run.job_type in value.definitions:
+            return value.definitions[run.job_type], value
+    raise NotReady(f"job {run.job_type} isn't found in module {run.module}: declare it at the module's top level")
 
 
 def limit(limits: Limits) -> list[tuple[int, tuple[int, int]]]:
     """Sets the limits; answers what they were."""
     before = []
     if limits.memory_bytes is not None:
-        before.append((resource.RLIMIT_AS, resource.getrlimit(resource.RLIMIT_AS)))
-        resource.setrlimit(resource.RLIMIT_AS, (_used_bytes() + limits.memory_bytes, before[-1][1][1]))
+        before.append(_set(resource.RLIMIT_AS, _used_bytes() + limits.memory_bytes))
     if limits.cpu_seconds is not None:
-        before.append((resource.RLIMIT_CPU, resource.getrlimit(resource.RLIMIT_CPU)))
         used = resource.getrusage(resource.RUSAGE_SELF)
-        most = int(used.ru_utime + used.ru_stime + limits.cpu_seconds) + 1
-        resource.setrlimit(resource.RLIMIT_CPU, (most, before[-1][1][1]))
+        before.append(_set(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime + limits.cpu_seconds) + 1))
     return before
+
+
+def _set(kind: int, most: int) -> tuple[int, tuple[int, int]]:
+    """Sets a limit, or leaves a lower one that the process was started with."""
+    soft, hard = resource.getrlimit(kind)
+    resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    return kind, (soft, hard)
 
 
 def _used_bytes() -> int:
@@ -182,26 +203,42 @@ def returned(definition: Definition[Any, Any], app: Tenure, context: Context, va
     name = definition.declared.get("result_codec", "json")
     try:
         body = app.codecs.get(name).encode(value)
-    except InvalidValue as error:
-        return Raised("invalid_result", "InvalidResult", f"the result of {definition.name} can't be kept: {error}")
+    except Exception as error:  # a codec of one's own may raise anything
+        message = f"the result of {definition.name} can't be kept: {sendable(text_of(error)[:MOST_TEXT])}"
+        return Raised("fail", InvalidResult.__name__, message, InvalidResult.reason)
     return Returned(body, name, context.carried)
 
 
-def raised(error: BaseException) -> Raised:
-    family, message = type(error).__name__, str(error)
-    after: Any = getattr(error, "after", None)
-    seconds = None if after is None else milliseconds("after", after) / 1_000
-    match error:
-        case Fail():
-            return Raised("fail", family, message)
-        case Retry():
-            return Raised("retry", family, message, seconds)
-        case Snooze():
-            return Raised("snooze", family, message, seconds)
-        case Stopped() | asyncio.CancelledError():
-            return Raised("stopped", family, message)
-    return Raised("error", family, message, trace="".join(traceback.format_exception(error))[-4_000:])
+def raised(error: BaseException, *, told: bool) -> Raised:
+    """What a handler raised. Nobody but who told it to end may break it off: else its cancellation is an error."""
+    family, message = sendable(type(error).__name__), sendable(text_of(error)[:MOST_TEXT])
+    try:
+        match error:
+            case Fail():
+                return Raised("fail", family, message, error.reason)
+            case Retry():
+                return Raised("retry", family, message, after_seconds=_seconds(error.after))
+            case Snooze():
+                return Raised("snooze", family, message, after_seconds=_seconds(error.after))
+            case Stopped():
+                return Raised("stopped", family, message)
+            case asyncio.CancelledError() if told:
+                return Raised("stopped", family, message)
+    except InvalidValue as wrong:
+        return Raised("error", "InvalidError", f"{family} can't be kept: {wrong}")
+    trace = "".join(traceback.format_exception(error))
+    return Raised("error", family, message, trace=sendable(trace[-MOST_TEXT:]))
+
+
+def _seconds(after: Seconds | None) -> float | None:
+    return None if after is None else milliseconds("after", after) / 1_000
+
+
+def sendable(text: str) -> str:
+    """A text as UTF-8 can carry it."""
+    return text.encode(errors="replace").decode()
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to everyone; the worker says what is to end
     Server(Line(socket.socket(fileno=int(sys.argv[1])))).serve()

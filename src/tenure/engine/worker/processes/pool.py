@@ -6,8 +6,9 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Awaitable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,7 +16,7 @@ from tenure.domain.calls import ClaimedJob
 from tenure.domain.job import Token
 from tenure.engine.context import Context
 from tenure.engine.definition import Definition
-from tenure.engine.signals import Fail, InvalidResult, Retry, Snooze, Stopped
+from tenure.engine.signals import Fail, Retry, Signal, Snooze, Stopped
 from tenure.engine.worker.frames import frame, read_body
 from tenure.engine.worker.hand import Hand
 from tenure.engine.worker.processes.wire import (
@@ -31,6 +32,9 @@ from tenure.engine.worker.processes.wire import (
     encode,
     from_child,
 )
+
+if TYPE_CHECKING:
+    from tenure.engine.app import Tenure
 
 log = logging.getLogger("tenure.worker")
 
@@ -56,23 +60,28 @@ class Process:
         self._process = process
         self._reader = reader
         self._writer = writer
+        self._ending = asyncio.create_task(self._hang_up(), name="tenure-process-ending")
 
     @classmethod
     async def start(cls) -> "Process":
         ours, theirs = socket.socketpair()
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "tenure.engine.worker.processes.child",
-            str(theirs.fileno()),
-            pass_fds=(theirs.fileno(),),
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
-        )
-        theirs.close()
-        ours.setblocking(False)
-        started = cls(process, *await asyncio.open_connection(sock=ours))
-        if not isinstance(await started.hear(), Ready):
-            raise started.died()
+        with ours, theirs:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "tenure.engine.worker.processes.child",
+                str(theirs.fileno()),
+                pass_fds=(theirs.fileno(),),
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+            )
+            ours.setblocking(False)
+            started = cls(process, *await asyncio.open_connection(sock=ours.dup()))
+        try:
+            if not isinstance(await started.hear(), Ready):
+                raise started.died()
+        except BaseException:
+            await asyncio.shield(started.kill())
+            raise
         return started
 
     @property
@@ -94,11 +103,17 @@ class Process:
         how = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
         return ProcessDied(f"the handler's process ended while it ran ({how})")
 
+    async def _hang_up(self) -> None:
+        """Once it is gone: what it said is still heard, and nobody who has its line by a fork is waited for."""
+        await self._process.wait()
+        with suppress(OSError):
+            self._writer.get_extra_info("socket").shutdown(socket.SHUT_RD)
+
     async def kill(self) -> None:
         self._writer.close()
         with suppress(ProcessLookupError):
             self._process.kill()
-        await self._process.wait()
+        await asyncio.shield(self._ending)
 
 
 class Processes:
@@ -107,7 +122,9 @@ class Processes:
     def __init__(self, most: int, cancel_grace: float) -> None:
         self._room = asyncio.Semaphore(most)
         self._warm: list[Process] = []
+        self._busy: set[Process] = set()
         self._cancel_grace = cancel_grace
+        self._places: dict[Tenure, str] = {}
 
     async def execute(self, hand: Hand, _: dict[str, Any]) -> Returned:
         """What the handler returned, encoded. Raises what it raised, or `ProcessDied`."""
@@ -115,57 +132,108 @@ class Processes:
         module = definition.function.__module__
         if context is None or module == "__main__":
             raise Fail(f"job {definition.name} is declared in __main__, where no other process finds it: use a module")
+        limits, claimed = limits_of(definition), _without_secret(hand.claimed)
+        run = Run(self._place_of(context.app), module, definition.name, claimed, limits)
         async with self._room:
-            process = await self._process()
-            try:
-                process.say(Run(module, definition.name, _without_secret(hand.claimed), limits_of(definition)))
-                return await self._answer(process, context)
-            finally:
-                await self._put_back(process)
+            answer = await self._answer(await self._process(), run, context)
+        if isinstance(answer, Raised):
+            raise _as_raised(answer)
+        return answer
+
+    def _place_of(self, app: "Tenure") -> str:
+        if app not in self._places:
+            self._places[app] = place_of(app)
+        return self._places[app]
 
     async def _process(self) -> Process:
         while self._warm:
             process = self._warm.pop()
             if process.alive:
                 return process
+            await process.kill()
         return await Process.start()
 
-    async def _put_back(self, process: Process) -> None:
-        if process.alive:
+    async def _answer(self, process: Process, run: Run, context: Context) -> Returned | Raised:
+        """What came of a handler. A process that gave no answer isn't used again: it may still be at work."""
+        process.say(run)
+        self._busy.add(process)
+        hearing = asyncio.create_task(_heard(process, context), name="tenure-process")
+        passing_on = asyncio.create_task(_pass_on(process, context), name="tenure-process-told")
+        try:
+            answer = await self._ended(process, hearing, context)
             self._warm.append(process)
-        else:
-            await asyncio.shield(process.kill())
+            return answer
+        finally:
+            passing_on.cancel()
+            self._busy.discard(process)
+            if process not in self._warm:
+                await _insist(process.kill())
 
-    async def _answer(self, process: Process, context: Context) -> Returned:
-        hearing = asyncio.ensure_future(self._ending(process, context))
+    async def _ended(
+        self, process: Process, hearing: "asyncio.Task[Returned | Raised]", context: Context
+    ) -> Returned | Raised:
+        """Waits for the answer. Cancelled, it has the handler broken off, and kills it after the grace."""
         try:
             return await asyncio.shield(hearing)
         except asyncio.CancelledError:
-            process.say(Stop(context.cancelled.reason or "stopped"))
-            done, _ = await asyncio.wait([hearing], timeout=self._cancel_grace)
-            if not done:
+            process.say(Stop(context.cancelled.reason or "stopped", cancel=True))
+            if not await _in_time(hearing, self._cancel_grace):
                 log.warning("a handler's process didn't stop in %.1f s: it is killed", self._cancel_grace)
-                await process.kill()
-                await asyncio.wait([hearing])
-            with suppress(Exception, Stopped):
-                hearing.result()
-            raise
-
-    async def _ending(self, process: Process, context: Context) -> Returned:
-        while True:
-            message = await process.hear()
-            match message:
-                case None:
-                    raise process.died()
-                case Said():
-                    context.report(message.fraction, message.message)
-                case Returned():
-                    return message
-                case Raised():
-                    raise _as_raised(message)
+                await _insist(process.kill())
+                await _insist(hearing)
+            if hearing.exception() is not None:
+                raise
+            return hearing.result()
 
     async def close(self) -> None:
-        await asyncio.gather(*(process.kill() for process in self._warm))
+        """Ends them all, with what they run."""
+        await asyncio.gather(*(process.kill() for process in (*self._warm, *self._busy)))
+
+
+async def _heard(process: Process, context: Context) -> Returned | Raised:
+    """The answer of a process. Raises `ProcessDied` when there will be none."""
+    while True:
+        message = await process.hear()
+        match message:
+            case None:
+                raise process.died()
+            case Said():
+                context.report(message.fraction, message.message)
+            case Returned() | Raised():
+                return message
+
+
+async def _pass_on(process: Process, context: Context) -> None:
+    """Tells a handler that it should end, as it is told elsewhere by its context."""
+    reason = await context.cancelled.wait()
+    process.say(Stop(reason or "stopped", cancel=False))
+
+
+async def _in_time(work: "asyncio.Task[Any]", seconds: float) -> bool:
+    """Whether it ended in time. Whoever cancels meanwhile is told nothing new."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while not work.done() and (left := deadline - loop.time()) > 0:
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([work], timeout=left)
+    return work.done()
+
+
+async def _insist(work: Awaitable[Any]) -> None:
+    """Waits to the end, however often it is cancelled."""
+    going = asyncio.ensure_future(work)
+    while not going.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([going])
+
+
+def place_of(app: "Tenure") -> str:
+    """MODULE:ATTRIBUTE by which another process finds an app; empty when no module has it."""
+    for name, module in list(sys.modules.items()):
+        for attribute, value in list(getattr(module, "__dict__", {}).items()):
+            if value is app and name != "__main__":
+                return f"{name}:{attribute}"
+    return ""
 
 
 def _without_secret(claimed: ClaimedJob) -> ClaimedJob:
@@ -180,17 +248,24 @@ def limits_of(definition: Definition[Any, Any]) -> Limits:
 
 
 def _as_raised(raised: Raised) -> BaseException:
+    error = _of_kind(raised)
+    if isinstance(error, Signal):
+        error.family = raised.family
+    return error
+
+
+def _of_kind(raised: Raised) -> BaseException:
     match raised.kind:
         case "fail":
-            return Fail(raised.message)
+            fail = Fail(raised.message)
+            fail.reason = raised.reason
+            return fail
         case "retry":
             return Retry(raised.message, after=raised.after_seconds)
         case "snooze":
             return Snooze(raised.message, after=raised.after_seconds or 0)
         case "stopped":
             return Stopped(raised.message)
-        case "invalid_result":
-            return InvalidResult(raised.message)
     if raised.trace:
         log.info("a handler failed in its process:\n%s", raised.trace)
     return HandlerError(raised.family, raised.message)

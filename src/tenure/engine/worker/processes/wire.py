@@ -18,16 +18,20 @@ class Limits(msgspec.Struct, frozen=True):
 class Run(msgspec.Struct, frozen=True, tag="run"):
     """Run this handler."""
 
+    app: str
+    """MODULE:ATTRIBUTE; empty when no module has the app."""
     module: str
+    """Where the handler's function is."""
     job_type: str
     claimed: ClaimedJob
     limits: Limits = Limits()
 
 
 class Stop(msgspec.Struct, frozen=True, tag="stop"):
-    """The handler should end."""
+    """The handler should end; `cancel` breaks off a coroutine where it waits."""
 
     reason: str
+    cancel: bool
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
@@ -54,11 +58,12 @@ class Returned(msgspec.Struct, frozen=True, tag="returned"):
 
 
 class Raised(msgspec.Struct, frozen=True, tag="raised"):
-    """The handler raised: `kind` is fail, retry, snooze, stopped, invalid_result or error."""
+    """The handler raised: `kind` is fail, retry, snooze, stopped or error; a failure has its reason too."""
 
     kind: str
     family: str
     message: str
+    reason: str = ""
     after_seconds: float | None = None
     trace: str = ""
 

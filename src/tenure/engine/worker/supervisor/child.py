@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tenure.domain.errors import TenureError
+from tenure.domain.errors import StoreError, TenureError
 from tenure.engine.app import Tenure
 from tenure.engine.importing import import_app
 from tenure.engine.worker.supervisor.link import Link
@@ -20,6 +20,8 @@ from tenure.engine.worker.worker import Worker
 
 MISUSED = 64
 """The exit code of a child that could never start: trying again won't help."""
+UNAVAILABLE = 69
+"""The exit code of a child whose store can't be used now: another may have more luck."""
 ORPHANED = 75
 COLLECT = (20_000, 10, 10)
 """A batch of 500 jobs makes some 10,000 objects that come and go together: Python's usual 700 would have the collector
@@ -59,7 +61,7 @@ def main() -> int:
         asyncio.run(work(app, options, line, deadlines))
     except TenureError as error:
         sys.stderr.write(f"tenure: {error}\n")
-        return MISUSED
+        return UNAVAILABLE if isinstance(error, StoreError) else MISUSED
     return 0
 
 

@@ -42,6 +42,8 @@ class Held:
         self.took = took
         self.renew_at = took.renew_at
         self.progress: Progress | None = None
+        self.progress_at = 0.0
+        """When the next progress may be sent."""
         self.told: tuple[Ending, float] | None = None
         """What its handler was told, and when."""
 
@@ -63,6 +65,8 @@ class Child:
         self.started_at = boottime()
         self.guilty: tuple[int, Ending] | None = None
         """The lease it was killed for."""
+        self.stopped = False
+        """Whether it ended, or was ended, because it was told to stop."""
         self._writer: asyncio.StreamWriter | None = None
 
     async def listen(self, heard: "Supervisor") -> None:
@@ -92,6 +96,16 @@ class Child:
         held.told = (ending, boottime())
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(frame([Told(held.took.generation, ending.value, cancel)]))
+
+    def terminate(self) -> None:
+        """Tells it to stop; told again, it stops at once."""
+        with suppress(ProcessLookupError):
+            self.process.terminate()
+
+    def hang_up(self) -> None:
+        """It is gone: what it said is still heard, and nobody who has its end of the line by a fork is waited for."""
+        with suppress(OSError):
+            self.line.shutdown(socket.SHUT_RD)
 
     def kill(self, held: Held, ending: Ending) -> None:
         """Ends it for one job that wouldn't."""
@@ -142,8 +156,7 @@ class Supervisor:
         if self._signalled is not None:
             self._signalled(self._signals)
         for child in self._children:
-            with suppress(ProcessLookupError):
-                child.process.terminate()
+            child.terminate()
 
     def look(self) -> None:
         self._wake.set()
@@ -165,6 +178,8 @@ class Supervisor:
         while not self._stopping.is_set():
             child = await self._start(name)
             self._children.add(child)
+            if self._stopping.is_set():  # told while the child was being started
+                child.terminate()
             try:
                 await self._outlive(child)
             finally:
@@ -206,19 +221,20 @@ class Supervisor:
         stopping = asyncio.create_task(self._kill_if_it_hangs(child))
         try:
             await child.process.wait()
+            child.hang_up()
             await listening
         finally:
             stopping.cancel()
             await asyncio.gather(stopping, return_exceptions=True)
+        child.stopped = child.stopped or (self._stopping.is_set() and child.process.returncode == 0)
         if child.held:
             await self._see_to(child)
 
     async def _kill_if_it_hangs(self, child: Child) -> None:
         await self._stopping.wait()
-        with suppress(ProcessLookupError):
-            child.process.terminate()
         await asyncio.sleep(self._stop_seconds)
         log.error("a worker process doesn't stop: it is killed")
+        child.stopped = True
         with suppress(ProcessLookupError):
             child.process.kill()
 
@@ -264,10 +280,12 @@ class Supervisor:
             held.progress = None
         try:
             replies = await store.renew(renewals)
-        except StoreError as error:
+        except Exception as error:  # whatever it is, a loop that ends would cost every lease
             log.warning("%d leases couldn't be renewed: %s", len(due), error)
-            for _, held in due:
-                held.renew_at = sent + min(1.0, held.took.ttl_seconds / 10)
+            for (_, held), renewal in zip(due, renewals, strict=True):
+                held.renew_at = held.progress_at = sent + min(1.0, held.took.ttl_seconds / 10)
+                if isinstance(error, StoreError):  # else it may be the progress that breaks it
+                    held.progress = held.progress or renewal.progress
             return
         for (child, held), reply in zip(due, replies, strict=True):
             self._note(child, held, reply, sent)
@@ -302,23 +320,24 @@ def _due(held: Held, now: float) -> float:
     """When a lease is next to be renewed; never again past its job's time, or when its holder was told to end."""
     if not held.kept or now >= held.took.timeout_at:
         return float("inf")
-    return now if held.progress is not None else held.renew_at
+    return held.renew_at if held.progress is None else min(held.renew_at, held.progress_at)
 
 
 def _left(child: Child, held: Held) -> Outcome | None:
     """What becomes of a job whose process is gone."""
     took = held.took
-    if child.guilty is None:
+    if child.guilty is None and not child.stopped:
         failure = Failure("Crashed", f"the worker process ended while the job ran ({_ending(child)})")
         return Retry(failure, took.retry.delay(took.attempt, random.uniform), "crashed")
-    generation, ending = child.guilty
     told = held.told[0] if held.told is not None else None
-    if took.generation == generation and ending is Ending.TIMEOUT:
+    if child.guilty == (took.generation, Ending.TIMEOUT):
         failure = Failure("Timeout", f"the handler hadn't ended after {took.timeout / 1_000:g} s")
         return Retry(failure, took.retry.delay(took.attempt, random.uniform), "timeout")
     if told is Ending.LOST:
         return None
-    return Release(reason="cancelled" if told is Ending.CANCELLED else "restart")
+    if told is Ending.CANCELLED:
+        return Release(reason="cancelled")
+    return Release(reason="shutdown" if child.stopped else "restart")
 
 
 def _ending(child: Child) -> str:
