@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tenure import Context, JobFailed, Tenure
-from tenure.blobs import BlobKey, BlobRef, MemoryBlobs
+from tenure.blobs import BlobKey, BlobNotFound, BlobRef, MemoryBlobs
 from tenure.domain.errors import InvalidValue, NotReady
 from tenure.stores.memory import MemoryStore
 
@@ -39,6 +39,63 @@ def test_references_travel_and_blobs_belong_to_their_jobs() -> None:
             assert await app.blobs.read(made) == b"HELLO"
 
     run(main())
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_the_same_from_plain_code(tmp_path: Path, kind: str) -> None:
+    app = app_with("memory://" if kind == "memory" else f"file://{tmp_path}/blobs")
+
+    @app.job
+    def shout(ctx: Context, text: BlobRef) -> BlobRef:
+        blobs = ctx.blobs.sync
+        assert blobs.metadata(text).size == 400_000
+        with blobs.open(text) as pieces:
+            loud = blobs.put((piece.upper() for piece in pieces), content_type="text/plain")
+        again = blobs.keep(loud)
+        blobs.delete(loud)
+        return again
+
+    async def main() -> BlobRef:
+        async with app, app.worker():
+            return await (await shout.options(id=id).enqueue(given)).result(timeout=10)
+
+    id = app.new_id()
+    given = app.sync.blobs.put(b"hi" * 200_000, job_id=id)
+    app.sync.close()
+    made = run(main())
+    assert given.owner == made.owner == id
+    assert (made.size, made.content_type) == (400_000, "text/plain")
+    assert app.sync.blobs.read(made) == b"HI" * 200_000
+
+
+def test_plain_code_puts_what_it_has(tmp_path: Path) -> None:
+    app = app_with("memory://")
+    blobs = app.sync.tenant("acme").blobs
+    (tmp_path / "file").write_bytes(b"abc")
+    with (tmp_path / "file").open("rb") as lines:
+        kinds: list[Any] = [b"abc", tmp_path / "file", iter([b"a", b"", b"bc"]), lines]
+        refs = [blobs.put(data, ttl=60) for data in kinds]
+    assert [(ref.tenant, blobs.read(ref)) for ref in refs] == [("acme", b"abc")] * 4
+    with pytest.raises(BlobNotFound):
+        app.sync.blobs.read(refs[0])
+    with pytest.raises(BlobNotFound), app.sync.blobs.open(refs[0]):
+        raise AssertionError("it was opened")
+    with pytest.raises(InvalidValue, match="gave int, not bytes"):
+        blobs.put(bytearray(b"abc"), ttl=60)  # type: ignore[arg-type]  # the subject of the test
+    with pytest.raises(InvalidValue, match="how long the blob lives"):
+        blobs.put(b"abc")
+    with pytest.raises(NotReady, match="TENURE_BLOBS"):
+        app_with(None).sync.blobs.put(b"abc", ttl=60)
+
+
+def test_leaving_a_blob_early_lets_go_of_it(tmp_path: Path) -> None:
+    app = app_with(f"file://{tmp_path}/blobs")
+    ref = app.sync.blobs.put(b"x" * 1_000_000, ttl=60)
+    with pytest.raises(ZeroDivisionError), app.sync.blobs.open(ref) as pieces:
+        raise ZeroDivisionError(len(next(pieces)))
+    app.sync.blobs.delete(ref)
+    with pytest.raises(BlobNotFound):
+        app.sync.blobs.metadata(ref)
 
 
 def test_another_tenants_reference_fails_the_job_that_uses_it() -> None:

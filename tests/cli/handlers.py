@@ -13,6 +13,11 @@ async def send(to: str, copies: int = 1) -> str:
 
 
 @jobs.job(queue="mail")
+async def echo(text: str) -> str:
+    return text
+
+
+@jobs.job(queue="mail")
 async def silent() -> None:
     """Leaves no result."""
 

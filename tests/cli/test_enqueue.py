@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -88,15 +89,16 @@ def test_a_full_queue_is_1(cli: Cli) -> None:
 class Working:
     """A worker in a thread, for as long as the block lasts."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, blobs: str | None = None) -> None:
         self._url = url
+        self._blobs = blobs
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end = asyncio.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()))
 
     async def _main(self) -> None:
-        app = Tenure(self._url)
+        app = Tenure(self._url, blobs=self._blobs)
         app.include(jobs)
         self._loop = asyncio.get_running_loop()
         async with app, app.worker():
@@ -121,6 +123,23 @@ def test_wait_prints_the_result(cli: Cli, shop: Shop) -> None:
         assert shop.get(id).state == "succeeded"
         told = cli.json("enqueue", "send", "--queue", "mail", "--arg", "to=b", "--wait", "30")
         assert told == {"id": told["id"], "created": True, "result": "b × 1"}
+
+
+def test_wait_prints_a_result_from_the_apps_blob_store(
+    cli: Cli, shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the store isn't the app's own."""
+    blobs, text = f"file://{tmp_path}/blobs", "x" * 140_000
+    source = (
+        "from tenure import Tenure\nfrom tests.cli.handlers import jobs\n"
+        f"app = Tenure('sqlite:///other.db', blobs={blobs!r})\napp.include(jobs)"
+    )
+    (tmp_path / "cli_large.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    with Working(shop.url, blobs):
+        ran = cli.json("enqueue", "echo", "--app", "cli_large:app", "--arg", f"text={text}", "--wait", "30")
+    assert ran["result"] == text
+    assert not (tmp_path / "other.db").exists()
 
 
 def test_wait_for_a_job_without_a_result(cli: Cli, shop: Shop) -> None:

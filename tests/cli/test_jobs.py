@@ -1,7 +1,11 @@
 """`tenure jobs`."""
 
 import json
+import shutil
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tenure import Tenure
 from tenure.domain.calls import Retry
@@ -135,6 +139,53 @@ def test_a_payload_that_cant_be_read_is_named(cli: Cli, shop: Shop) -> None:
     id = shop.use(enqueue)
     assert cli.json("jobs", id)["payload"].startswith("<11 bytes of private: ")
     assert cli.json("jobs")["jobs"][0]["id"] == id
+
+
+LARGE = "x" * 140_000
+"""As an argument and as a result, more than lies in a record."""
+
+
+@pytest.fixture
+def large(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The id of a job whose payload and result are in the blob store, and TENURE_BLOBS that names it."""
+    monkeypatch.setenv("TENURE_BLOBS", f"file://{tmp_path}/blobs")
+
+    async def enqueue(app: Tenure) -> str:
+        return (await app.send("echo", {"text": LARGE})).id
+
+    id = shop.use(enqueue)
+    shop.work()
+    return id
+
+
+def test_a_job_is_shown_with_what_is_in_the_blob_store(cli: Cli, large: str) -> None:
+    told = cli.json("jobs", large)
+    assert (told["payload"], told["result"]) == ({"text": LARGE}, LARGE)
+    assert LARGE in cli.done("jobs", large).out
+
+
+def test_a_job_is_shown_with_what_is_in_its_apps_blob_store(
+    cli: Cli, large: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the store isn't the app's own."""
+    monkeypatch.delenv("TENURE_BLOBS")
+    blobs = f"file://{tmp_path}/blobs"
+    source = f"from tenure import Tenure\napp = Tenure('sqlite:///other.db', blobs={blobs!r})"
+    (tmp_path / "cli_blobs.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    told = cli.json("jobs", large, "--app", "cli_blobs:app")
+    assert (told["payload"], told["result"]) == ({"text": LARGE}, LARGE)
+
+
+def test_a_job_whose_blobs_cant_be_had_is_shown_without(
+    cli: Cli, large: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.rmtree(tmp_path / "blobs")
+    assert cli.json("jobs", large)["payload"].endswith("of json.blob: no such blob in this tenant>")
+    monkeypatch.delenv("TENURE_BLOBS")
+    told = cli.json("jobs", large)
+    for shown in (told["payload"], told["result"]):
+        assert shown.endswith("of json.blob: the body is in a blob store: give Tenure(blobs=…), or set TENURE_BLOBS>")
 
 
 def test_an_unknown_job_is_1(cli: Cli, shop: Shop) -> None:

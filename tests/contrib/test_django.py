@@ -394,7 +394,7 @@ for customer in ("Ann", "Bob"):
     try:
         with transaction.atomic():
             order = Order.objects.create(customer=customer)
-            confirm.sync.options(connection=connection.connection).enqueue(order.pk)
+            confirm.sync.options(connection=connection).enqueue(order.pk)
             if customer == "Bob":
                 raise Stop
     except Stop:

@@ -21,6 +21,15 @@ async def test_a_handler_runs_with_its_arguments_decoded_and_touches_no_store(ap
     assert between.calls == []
 
 
+async def test_a_handler_sees_the_id_that_was_made_for_its_job(app: Tenure) -> None:
+    @app.job
+    async def work(ctx: Context) -> str:
+        return ctx.id
+
+    id = app.new_id()
+    assert await app.execute_now(work.options(id=id).build()) == id
+
+
 async def test_a_plain_function_runs_in_a_thread(app: Tenure) -> None:
     @app.job
     def work(ctx: Context, n: int) -> str:

@@ -127,6 +127,18 @@ async def test_a_flow_can_grow(app: Tenure, step: Definition[[str], str]) -> Non
     assert len(await app.jobs()) == 2
 
 
+async def test_a_job_keeps_the_id_that_was_made_for_it(app: Tenure, step: Definition[[str], str]) -> None:
+    flow, id = app.flow(), app.new_id()
+    first = flow.add(step.options(id=id).build("a"))
+    last = flow.add(step.build("b"), after=[first])
+    with pytest.raises(InvalidValue, match=f"id {id}: a job of this flow has it"):
+        flow.add(step.options(id=id).build("c"))
+    await flow.enqueue()
+    assert (first.id, (await last.get()).parents) == (id, (id,))
+    assert (await app.get(id)).payload == {"name": "a"}
+    assert len(await app.jobs()) == 2
+
+
 async def test_an_empty_flow(app: Tenure) -> None:
     flow = app.flow()
     assert (await flow.enqueue(), await flow.cancel()) == ([], 0)

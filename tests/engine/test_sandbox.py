@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tenure import Tenure
+from tenure import Context, Tenure
 from tenure.domain.errors import NotReady
 from tenure.testing.sandbox import Sandbox, sandbox
 
@@ -19,6 +19,21 @@ async def greet(name: str) -> str:
     if name == "twice":
         await greet.enqueue("once more")
     return f"hello {name}"
+
+
+@app.job(queue="third")
+async def third() -> None: ...
+
+
+@app.job(queue="second")
+async def second(ctx: Context) -> None:
+    await ctx.enqueue(third.build())
+
+
+@app.job(queue="first")
+async def first(ctx: Context) -> None:
+    await ctx.enqueue(second.build())
+    await ctx.enqueue(greet.options(delay=60).build("later"))
 
 
 def sign_up(name: str) -> None:
@@ -45,6 +60,24 @@ def test_drain_runs_what_is_due_and_what_that_enqueues() -> None:
         sign_up("twice")
         assert queue.drain() == 2
         assert {job.state for job in queue.jobs()} == {"succeeded"}
+        assert queue.drain() == 0
+
+
+def test_drain_goes_on_with_queues_that_had_no_jobs_when_it_began() -> None:
+    with sandbox(app) as queue:
+        first.sync.enqueue()
+        assert queue.drain() == 3
+        assert [job.job_type for job in queue.jobs(state="pending")] == ["greet"]
+        queue.advance(60)
+        assert queue.drain() == 1
+
+
+def test_drain_fires_schedules_that_are_due() -> None:
+    with sandbox(app) as queue:
+        app.sync.schedule("often", 60, third.build())
+        assert queue.drain() == 0
+        queue.advance(60)
+        assert queue.drain() == 1
         assert queue.drain() == 0
 
 

@@ -164,6 +164,8 @@ async def test_what_a_schedule_cant_keep_is_refused(app: Tenure, report: Definit
 
     with pytest.raises(InvalidValue, match="the schedule says when"):
         await app.schedule("a", 60, report.options(run_at=datetime(2030, 1, 1, tzinfo=UTC)).build(1))
+    with pytest.raises(InvalidValue, match="each tick's job has an id of its own"):
+        await app.schedule("a", 60, report.options(id=app.new_id()).build(1))
     with pytest.raises(InvalidValue, match=r"declare its schedules with app\.tenant"):
         await app.schedule("a", 60, report.options(tenant="acme").build(1))
     with pytest.raises(InvalidValue, match="pass a reference"):

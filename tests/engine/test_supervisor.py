@@ -26,6 +26,7 @@ from tests.engine import supervised_app as jobs
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60.0
 TARGET = "tests.engine.supervised_app:app"
+PYTHONPATH = os.pathsep.join([str(ROOT), str(ROOT / "src")])
 
 MAIN = """
 import asyncio, sys
@@ -43,7 +44,12 @@ sys.exit(asyncio.run(main()))
 
 @contextmanager
 def worker(
-    folder: Path, name: str = "w", processes: int = 1, target: str = TARGET, cancel_grace: float = 0.5
+    folder: Path,
+    name: str = "w",
+    processes: int = 1,
+    target: str = TARGET,
+    cancel_grace: float = 0.5,
+    main: str = MAIN,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A worker of its own; killed at the end if it is still there."""
     environment = {
@@ -53,9 +59,9 @@ def worker(
         "TENURE_SHUTDOWN_GRACE": "0.3",
         "TENURE_POLL": "0.05",
         "TENURE_POLL_AT_MOST": "0.2",
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
+        "PYTHONPATH": PYTHONPATH,
     }
-    command = [sys.executable, "-c", MAIN, target, name, str(processes)]
+    command = [sys.executable, "-c", main, target, name, str(processes)]
     process = subprocess.Popen(command, env=environment, cwd=ROOT, stderr=subprocess.PIPE)
     try:
         yield process
@@ -279,6 +285,32 @@ def test_a_plain_handler_reports_from_its_thread(tmp_path: Path) -> None:
                 assert await handle.result(PATIENCE) == "told"
 
     asyncio.run(main())
+
+
+ELSEWHERE = """
+import os
+from tenure import Tenure
+
+app = Tenure()
+
+@app.job
+async def seen() -> str | None:
+    return os.environ.get("PYTHONPATH")
+"""
+
+
+def test_children_import_from_where_their_supervisor_does(tmp_path: Path) -> None:
+    """As under a management command: only the program itself knows the folder. What handlers start doesn't."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "supervised_elsewhere.py").write_text(ELSEWHERE)
+    main = f"import sys\nsys.path.insert(0, {str(tmp_path / 'code')!r})\n{MAIN}"
+
+    async def run() -> None:
+        async with client(tmp_path) as app:
+            with worker(tmp_path, target="supervised_elsewhere:app", main=main):
+                assert await (await app.send("seen")).result(PATIENCE) == PYTHONPATH
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize(

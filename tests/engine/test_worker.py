@@ -457,6 +457,20 @@ async def test_what_a_handler_enqueues_goes_in_with_its_success(app: Tenure) -> 
     assert (job.job_type, job.payload, job.status) == ("child", {"n": 7}, "scheduled")
 
 
+async def test_what_a_handler_enqueues_keeps_the_id_that_was_made_for_it(app: Tenure) -> None:
+    @app.job(queue="later")
+    async def child() -> None: ...
+
+    @app.job
+    async def parent(ctx: Context, id: str) -> str:
+        return ctx.enqueue(child.options(id=id).build()).id
+
+    id = app.new_id()
+    async with app.worker(["default"]):
+        assert await parent.call(id) == id
+    assert (await app.get(id)).job_type == "child"
+
+
 async def test_what_a_failing_handler_enqueues_does_not(app: Tenure) -> None:
     @app.job
     async def child() -> None: ...

@@ -22,6 +22,16 @@ async def to_enqueue(app: "Tenure", jobs: Sequence[NewJob]) -> list[NewJob]:
     return [await spill_payload(blobs, job, threshold) for job in jobs]
 
 
+def to_enqueue_here(app: "Tenure", job: NewJob) -> NewJob:
+    """The same in a thread without an event loop. Only a payload that moves needs one."""
+    if app.blob_store is None or len(job.payload) <= app.settings.inline_payload:
+        return job
+    from tenure.engine.sync import PORTAL
+
+    (kept,) = PORTAL.run(to_enqueue(app, [job]))
+    return kept
+
+
 async def to_settle(app: "Tenure", tenant: str, id: str, result: Body | None, jobs: Sequence[NewJob]) -> Succeed:
     """A success as the store gets it. Raises `InvalidValue` for a result that can't be kept."""
     carried = tuple(await to_enqueue(app, jobs))

@@ -8,10 +8,10 @@ from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from tenure.blobs import ContextBlobs
 from tenure.domain.calls import ClaimedJob
 from tenure.domain.errors import InvalidValue, NotReady
 from tenure.domain.job import NewJob, Progress
+from tenure.engine.blobs import JobBlobs
 from tenure.engine.signals import Stopped
 
 if TYPE_CHECKING:
@@ -183,16 +183,19 @@ class Context:
         if checked(call).options.get("tenant", self.tenant) != self.tenant:
             raise InvalidValue(f"ctx.enqueue(): it goes in with a job of tenant {self.tenant}, and only there")
         refuse_connection(call.options, "a job of ctx.enqueue()")
-        job = call.new_job(self.app, self.tenant, call.options.get("id") or self.app.new_id())
+        job = call.new_job(self.app, self.tenant)
         self.carried += (job,)
         return CarriedHandle(self.app.tenant(self.tenant), job.id, call.definition)
 
     @property
-    def blobs(self) -> ContextBlobs:
-        """Bytes too large for a payload or result: what is put here belongs to this job and goes with it."""
+    def blobs(self) -> JobBlobs:
+        """Bytes too large for a payload or result: what is put here belongs to this job and goes with it.
+
+        From a plain function: `ctx.blobs.sync`.
+        """
         if self.app.blob_store is None:
             raise NotReady(NO_BLOBS)
-        return ContextBlobs(self.app.blob_store, self.tenant, self.id)
+        return JobBlobs(self.app.blob_store, self.tenant, self.id)
 
     @property
     def parents(self) -> "Parents":

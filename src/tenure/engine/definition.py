@@ -33,14 +33,17 @@ class Call(Generic[R_co]):
     def __repr__(self) -> str:
         return f"<call of {self.definition.name}>"
 
-    def new_job(self, app: "Tenure", tenant: str, id: str, parents: tuple[Parent, ...] = ()) -> NewJob:
-        """The job as the store takes it; everything that can be refused without the store is refused here."""
+    def new_job(self, app: "Tenure", tenant: str, *, id: str | None = None, parents: tuple[Parent, ...] = ()) -> NewJob:
+        """The job as the store takes it; everything that can be refused without the store is refused here.
+
+        Its id is the one given here, else the one that was made ahead for it (`options(id=…)`), else a new one.
+        """
         definition, options = self.definition, merged(self.definition.declared, self.options)
         codec = app.codecs.get(options.get("codec", "json"))
         signature = definition.signature
         return new_job(
             tenant=tenant,
-            id=id,
+            id=id or options.get("id") or app.new_id(),
             job_type=definition.name,
             payload=signature.encode(self.arguments, codec),
             codec=codec.name,

@@ -20,7 +20,7 @@ from tenure.domain.states import OnParentFailure
 from tenure.engine.bodies import to_enqueue
 from tenure.engine.definition import Call, checked
 from tenure.engine.handle import Handle
-from tenure.engine.transactions import refuse_connection, refuse_inside
+from tenure.engine.transactions import refuse_connection
 
 if TYPE_CHECKING:
     from tenure.engine.surface import Surface
@@ -68,7 +68,9 @@ class Flow:
         policy = _policy(on_parent_failure)
         parents = tuple(Parent(parent.id, policy) for parent in after)
         refuse_connection(call.options, "a flow")
-        job = call.new_job(self._home.app, tenant, call.options.get("id") or self._home.app.new_id(), parents)
+        job = call.new_job(self._home.app, tenant, parents=parents)
+        if job.id in self._jobs:
+            raise InvalidValue(f"id {job.id}: a job of this flow has it already")
         handle = Handle(self._home, job.id, call.definition)
         self._jobs[job.id] = job
         self._handles.append(handle)
@@ -117,7 +119,6 @@ class Flow:
         """
         if not self._jobs:
             return []
-        refuse_inside()
         replies = await (await self._home.app.enqueuer()).atomic(
             await to_enqueue(self._home.app, list(self._jobs.values()))
         )

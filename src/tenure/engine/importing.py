@@ -1,4 +1,4 @@
-"""Finding an app by its name: `module:attribute`."""
+"""Finding an app by its name, `module:attribute`, here and in child processes."""
 
 import importlib
 import os
@@ -6,6 +6,13 @@ import sys
 
 from tenure.domain.errors import NotReady
 from tenure.engine.app import Tenure
+
+PATH = "PYTHONPATH"
+
+
+def environment() -> dict[str, str]:
+    """The environment of a child that imports from wherever this process does."""
+    return {**os.environ, PATH: os.pathsep.join(path or os.getcwd() for path in sys.path)}
 
 
 def import_app(target: str) -> Tenure:

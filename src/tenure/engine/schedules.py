@@ -228,8 +228,10 @@ class Schedules:
         refuse_connection(call.options, "a schedule")
         if "run_at" in call.options:
             raise InvalidValue("run_at: the schedule says when its jobs run; leave it out, or give delay")
+        if "id" in call.options:
+            raise InvalidValue("id: each tick's job has an id of its own; leave it out")
         return replace(
-            call.new_job(self._home.app, self._tenant, NO_ID), key=None, unique=Unique.ACTIVE, unique_for=None
+            call.new_job(self._home.app, self._tenant, id=NO_ID), key=None, unique=Unique.ACTIVE, unique_for=None
         )
 
     async def all(self) -> list[Schedule]:

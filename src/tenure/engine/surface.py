@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from tenure.blobs import TenantBlobs
 from tenure.blobs.spill import inner_codec
 from tenure.domain.calls import (
     AnyCommand,
@@ -23,7 +22,8 @@ from tenure.domain.job import NewJob, Spec
 from tenure.domain.names import tenant_name
 from tenure.domain.states import Disposition, State
 from tenure.domain.store import Store
-from tenure.engine.bodies import to_enqueue, to_replay, with_payload_if_there
+from tenure.engine.blobs import AppBlobs
+from tenure.engine.bodies import to_enqueue, to_enqueue_here, to_replay, with_payload_if_there
 from tenure.engine.context import CURRENT, NO_BLOBS
 from tenure.engine.dead_letters import DeadLetters, LetterWhere
 from tenure.engine.definition import Call, checked
@@ -35,7 +35,7 @@ from tenure.engine.handle import CancelMode, CancelResult, Handle, Job, cancel_r
 from tenure.engine.options import CALL_OPTIONS, Options, check_names, new_job
 from tenure.engine.queue import Queue
 from tenure.engine.schedules import CatchUp, Schedule, Schedules, When
-from tenure.engine.transactions import enqueue_joined, refuse_inside
+from tenure.engine.transactions import enqueue_joined
 
 if TYPE_CHECKING:
     from tenure.engine.app import Tenure
@@ -71,11 +71,11 @@ class Surface:
         return await self._app.opened()
 
     @property
-    def blobs(self) -> TenantBlobs:
+    def blobs(self) -> AppBlobs:
         """Bytes too large for a payload, for producers: `ref = await app.blobs.put(data, job_id=…)`, or `ttl=`."""
         if self._app.blob_store is None:
             raise NotReady(NO_BLOBS)
-        return TenantBlobs(self._app.blob_store, self._tenant)
+        return AppBlobs(self._app.blob_store, self._tenant)
 
     # Enqueue
 
@@ -98,24 +98,19 @@ class Surface:
 
     async def _enqueue(self, calls: Sequence[Call[R]]) -> list[Handle[R] | Refused]:
         homes = [self._home_of(checked(call).options) for call in calls]
-        jobs = [
-            call.new_job(self._app, home.tenant_name, call.options.get("id") or self._app.new_id())
-            for call, home in zip(calls, homes, strict=True)
-        ]
-        jobs = await to_enqueue(self._app, jobs)
-        replies = self._joined([call.options for call in calls], jobs) or await self._batched(jobs)
+        jobs = [call.new_job(self._app, home.tenant_name) for call, home in zip(calls, homes, strict=True)]
+        replies = await self._put_in([call.options for call in calls], await to_enqueue(self._app, jobs))
         return [
             Handle(home, reply.id, call.definition, reply.created) if isinstance(reply, Enqueued) else reply
             for call, home, reply in zip(calls, homes, replies, strict=True)
         ]
 
-    async def _batched(self, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
-        refuse_inside()
-        return await (await self._app.enqueuer()).enqueue(jobs)
+    async def _put_in(self, options: Sequence[Options], jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
+        return self._joined(options, jobs) or await (await self._app.enqueuer()).enqueue(jobs)
 
     def _joined(self, options: Sequence[Options], jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
         """Jobs for the user's own transaction, which never leave together with others'; empty when there are none."""
-        connections = [one.get("connection") for one in options]
+        connections = [given.get("connection") for given in options]
         if all(connection is None for connection in connections):
             return []
         if len(jobs) > 1:
@@ -125,8 +120,8 @@ class Surface:
     def enqueue_here(self, call: Call[R]) -> Handle[R]:
         """Enqueues in the user's transaction, in this very thread."""
         home = self._home_of(checked(call).options)
-        id = call.options.get("id") or self._app.new_id()
-        (reply,) = self._joined([call.options], [call.new_job(self._app, home.tenant_name, id)])
+        job = to_enqueue_here(self._app, call.new_job(self._app, home.tenant_name))
+        (reply,) = self._joined([call.options], [job])
         if isinstance(reply, Refused):
             raise reply
         return Handle(home, reply.id, call.definition, reply.created)
@@ -160,8 +155,7 @@ class Surface:
             arguments=lambda: arguments,
             options=options,
         )
-        jobs = await to_enqueue(self._app, [job])
-        (reply,) = self._joined([options], jobs) or await self._batched(jobs)
+        (reply,) = await self._put_in([options], await to_enqueue(self._app, [job]))
         if isinstance(reply, Refused):
             raise reply
         return Handle(home, reply.id, None, reply.created)

@@ -3,15 +3,20 @@
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
+from tenure.blobs import BlobInfo, BlobRef
+from tenure.blobs.ref import OCTETS
+from tenure.blobs.store import Data
 from tenure.domain.calls import Purged, Swept
 from tenure.domain.config import QueueConfig, TenantConfig
 from tenure.domain.errors import NotReady
 from tenure.domain.event import Event
 from tenure.domain.states import Disposition
+from tenure.engine.blobs import AppBlobs, JobBlobs
 from tenure.engine.dead_letters import DeadLetters, Edit, LetterWhere, Summary, Told
 from tenure.engine.definition import Call, Ways, checked
 from tenure.engine.durations import Seconds
@@ -203,6 +208,63 @@ class SyncParents:
         return PORTAL.run(self._parents.get(index))
 
 
+SyncData = bytes | os.PathLike[str] | Iterable[bytes]
+"""What can be put: bytes, a file by its path, or bytes as they come."""
+
+
+class _SyncReading:
+    """What anyone of a tenant may do with its blobs."""
+
+    def __init__(self, blobs: AppBlobs | JobBlobs) -> None:
+        self._reading = blobs
+
+    @contextmanager
+    def open(self, ref: BlobRef) -> Iterator[Iterator[bytes]]:
+        """`with ctx.blobs.sync.open(ref) as pieces: for piece in pieces: …`."""
+        opening = self._reading.open(ref)
+        pieces = PORTAL.run(opening.__aenter__())
+        try:
+            yield _walk(pieces)
+        finally:
+            PORTAL.run(opening.__aexit__(None, None, None))
+
+    def read(self, ref: BlobRef) -> bytes:
+        return PORTAL.run(self._reading.read(ref))
+
+    def metadata(self, ref: BlobRef) -> BlobInfo:
+        return PORTAL.run(self._reading.metadata(ref))
+
+    def delete(self, ref: BlobRef) -> None:
+        PORTAL.run(self._reading.delete(ref))
+
+
+class SyncTenantBlobs(_SyncReading):
+    """`app.sync.blobs`, for producers."""
+
+    def __init__(self, blobs: AppBlobs) -> None:
+        super().__init__(blobs)
+        self._blobs = blobs
+
+    def put(
+        self, data: SyncData, *, job_id: str | None = None, ttl: float | None = None, content_type: str = OCTETS
+    ) -> BlobRef:
+        return PORTAL.run(self._blobs.put(_data(data), job_id=job_id, ttl=ttl, content_type=content_type))
+
+
+class SyncContextBlobs(_SyncReading):
+    """`ctx.blobs.sync`, for a plain function."""
+
+    def __init__(self, blobs: JobBlobs) -> None:
+        super().__init__(blobs)
+        self._blobs = blobs
+
+    def put(self, data: SyncData, *, content_type: str = OCTETS) -> BlobRef:
+        return PORTAL.run(self._blobs.put(_data(data), content_type=content_type))
+
+    def keep(self, ref: BlobRef) -> BlobRef:
+        return PORTAL.run(self._blobs.keep(ref))
+
+
 class SyncDeadLetters:
     """`app.sync.dead_letters()`."""
 
@@ -231,6 +293,11 @@ class SyncSurface:
 
     def __init__(self, surface: Surface) -> None:
         self._surface = surface
+
+    @property
+    def blobs(self) -> SyncTenantBlobs:
+        """Bytes too large for a payload: `ref = app.sync.blobs.put(data, job_id=…)`, or `ttl=`."""
+        return self._surface.blobs.sync
 
     def enqueue(self, call: Call[R]) -> SyncHandle[R]:
         return _sent(call, self._surface)
@@ -377,6 +444,17 @@ def _sent(call: Call[R], surface: Surface) -> SyncHandle[R]:
     if checked(call).options.get("connection") is not None:
         return SyncHandle(surface.enqueue_here(call))
     return SyncHandle(PORTAL.run(surface.enqueue(call)))
+
+
+def _data(given: SyncData) -> Data:
+    """What is put, as the store's loop takes it: bytes that come one after the other come in a thread."""
+    return _pieces(given) if isinstance(given, Iterable) and not isinstance(given, bytes) else given
+
+
+async def _pieces(given: Iterable[bytes]) -> AsyncIterator[bytes]:
+    source = iter(given)
+    while (piece := await asyncio.to_thread(next, source, None)) is not None:
+        yield piece
 
 
 def _walk(items: Any) -> Iterator[Any]:

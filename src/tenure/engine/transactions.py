@@ -1,7 +1,6 @@
 """In the user's transaction: jobs that are enqueued with other writes, and handlers whose writes end their job."""
 
 import asyncio
-import contextvars
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 LONGEST_SECONDS = 5.0
 """How long a handler may keep a transaction open: on SQLite every other writer waits for it."""
 
-_INSIDE: contextvars.ContextVar[bool] = contextvars.ContextVar("tenure-transaction", default=False)
-
 
 def joining(store: Store) -> JoiningStore:
     """The store, if it can work inside a user's transaction."""
@@ -35,12 +32,6 @@ def enqueue_joined(store: Store, connection: Any, job: NewJob) -> Enqueued | Ref
     """Enqueues in the caller's open transaction, in the caller's thread."""
     (reply,) = joining(store).enqueue_in(connection, [job])
     return reply
-
-
-def refuse_inside() -> None:
-    """A plain enqueue inside a handler's transaction would wait for that transaction to end."""
-    if _INSIDE.get():
-        raise NotReady("inside ctx.transaction() this would wait for the transaction itself: use tx.enqueue(...)")
 
 
 def refuse_connection(options: "Options", where: str) -> None:
@@ -78,11 +69,7 @@ async def transaction(context: "Context") -> AsyncIterator[HandlerTransaction]:
         if refused is not None:
             raise refused
         joined = HandlerTransaction(context, inner.connection)
-        inside = _INSIDE.set(True)
-        try:
-            yield joined
-        finally:
-            _INSIDE.reset(inside)
+        yield joined
         body = app.codecs.get("json").encode(joined.result)
         success = await to_settle(app, context.tenant, context.id, Body(body, "json"), context.carried)
         (reply,) = await asyncio.to_thread(inner.settle, [Settle(claimed.token, success)])

@@ -18,6 +18,7 @@ from tenure.engine.definition import Definition
 from tenure.engine.durations import Seconds, milliseconds
 from tenure.engine.handle import Job
 from tenure.engine.sync import PORTAL
+from tenure.engine.worker.scheduler import Scheduler
 from tenure.stores.memory import MemoryStore
 from tenure.testing.clock import ManualClock
 
@@ -45,13 +46,17 @@ class Sandbox:
         return found[::-1]
 
     async def drain_async(self) -> int:
-        """Runs whatever is due, and what that enqueues in turn; how many jobs ended."""
-        before = await self._ended()
-        queues = sorted({job.queue for job in await self.jobs_async()})
-        if queues:
-            async with self.app.worker(queues) as worker:
+        """Runs whatever is due, and what that enqueues in turn, on any queue; how many jobs ended."""
+        await Scheduler(self.store).step()
+        before, served = await self._ended(), set[str]()
+        while unserved := await self._queues() - served:
+            served |= unserved
+            async with self.app.worker(sorted(served)) as worker:
                 await worker.idle()
         return await self._ended() - before
+
+    async def _queues(self) -> set[str]:
+        return {job.queue for job in await self.jobs_async()}
 
     async def _ended(self) -> int:
         return len(await self.jobs_async(state=("succeeded", "failed", "cancelled")))
@@ -63,7 +68,7 @@ class Sandbox:
         return _run(self.jobs_async(tenant, **where))
 
     def drain(self) -> int:
-        """Runs whatever is due, and what that enqueues in turn; how many jobs ended."""
+        """Runs whatever is due, and what that enqueues in turn, on any queue; how many jobs ended."""
         return _run(self.drain_async())
 
     def assert_enqueued(self, job: Definition[Any, Any] | str, /, times: int | None = None, **arguments: Any) -> Job:

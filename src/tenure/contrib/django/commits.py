@@ -18,5 +18,5 @@ def on_commit(call: Call[Any], *, using: str | None = None, robust: bool = False
     app = call.definition.app
     if call.options.get("connection") is not None:
         raise InvalidValue("on_commit(): a job with connection= goes in with its transaction: call .sync.enqueue(...)")
-    call.new_job(app, call.options.get("tenant", app.tenant_name), app.new_id())  # made to be checked, and forgotten
+    call.new_job(app, call.options.get("tenant", app.tenant_name))  # made to be checked, and forgotten
     transaction.on_commit(lambda: app.sync.enqueue(call), using=using, robust=robust)

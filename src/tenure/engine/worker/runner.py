@@ -219,7 +219,7 @@ async def _direct(definition: Definition[Any, Any], context: Context, arguments:
 
 
 def _pretended(app: "Tenure", call: Call[Any]) -> ClaimedJob:
-    new = call.new_job(app, call.options.get("tenant", app.tenant_name), app.new_id())
+    new = call.new_job(app, call.options.get("tenant", app.tenant_name))
     spec = Spec(
         tenant=new.tenant,
         id=new.id,

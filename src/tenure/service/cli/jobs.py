@@ -3,9 +3,11 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from tenure.blobs import BlobNotFound
+from tenure.blobs.spill import Body, unspill
 from tenure.domain import names
 from tenure.domain.calls import JobView
-from tenure.domain.errors import InvalidValue
+from tenure.domain.errors import InvalidValue, NotReady, StoreError
 from tenure.domain.states import State
 from tenure.engine.handle import Job, job_of
 from tenure.engine.surface import PAGE
@@ -71,8 +73,8 @@ async def explained(target: Target, jobs: list[Job]) -> list[Job]:
 
 def one(target: Target, out: Out, id: str) -> int:
     """The whole story of one job."""
-    job, view = target.run(whole(target, id))
-    result = None if view.result is None else decoded(target, view.result.codec, view.result.body)
+    view, payload, result = target.run(whole(target, id))
+    job = job_of(view, payload)
     if out.json:
         out.document({**job_document(job, whole=True), "result": result})
     else:
@@ -80,14 +82,19 @@ def one(target: Target, out: Out, id: str) -> int:
     return 0
 
 
-async def whole(target: Target, id: str) -> tuple[Job, JobView]:
+async def whole(target: Target, id: str) -> tuple[JobView, Any, Any]:
+    """The record, its payload and its result."""
     view = await target.surface.view(id, explain=True)
-    return job_of(view, decoded(target, view.job.spec.codec, view.payload)), view
+    payload = await decoded(target, view, Body(view.payload, view.job.spec.codec))
+    kept = view.result
+    return view, payload, None if kept is None else await decoded(target, view, Body(kept.body, kept.codec))
 
 
-def decoded(target: Target, codec: str, body: bytes) -> Any:
-    """A body as a value; one that can't be read here is shown as what it is."""
+async def decoded(target: Target, view: JobView, body: Body) -> Any:
+    """A body as a value, wherever it lies; one that can't be read here is shown as what it is."""
+    spec, app = view.job.spec, target.app
     try:
-        return target.app.codecs.get(codec).decode(body)
-    except InvalidValue as error:
-        return f"<{len(body)} bytes of {codec}: {error}>"
+        content, codec = await unspill(app.blob_store, spec.tenant, spec.id, body)
+        return app.codecs.get(codec).decode(content)
+    except (BlobNotFound, InvalidValue, NotReady, StoreError) as error:
+        return f"<{len(body.content)} bytes of {body.codec}: {error}>"

@@ -80,7 +80,7 @@ def app_of(args: argparse.Namespace, out: Out) -> Tenure:
         return Tenure(url)
     if url in (None, declared.url):
         return declared
-    elsewhere = Tenure(url)
+    elsewhere = Tenure(url, blobs=declared.blob_store, settings=declared.settings)
     elsewhere.codecs = declared.codecs
     elsewhere.include(declared)
     return elsewhere

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import signal
 import socket
 import sys
@@ -16,6 +15,7 @@ from tenure.domain.calls import ClaimedJob
 from tenure.domain.job import Token
 from tenure.engine.context import Context
 from tenure.engine.definition import Definition
+from tenure.engine.importing import environment
 from tenure.engine.signals import Fail, Retry, Signal, Snooze, Stopped
 from tenure.engine.worker.frames import frame, read_body
 from tenure.engine.worker.hand import Hand
@@ -72,7 +72,7 @@ class Process:
                 "tenure.engine.worker.processes.child",
                 str(theirs.fileno()),
                 pass_fds=(theirs.fileno(),),
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+                env=environment(),
             )
             ours.setblocking(False)
             started = cls(process, *await asyncio.open_connection(sock=ours.dup()))

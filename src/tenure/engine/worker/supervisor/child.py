@@ -13,7 +13,7 @@ import msgspec
 
 from tenure.domain.errors import StoreError, TenureError
 from tenure.engine.app import Tenure
-from tenure.engine.importing import import_app
+from tenure.engine.importing import PATH, import_app
 from tenure.engine.worker.supervisor.link import Link
 from tenure.engine.worker.supervisor.wire import Deadlines, Hello
 from tenure.engine.worker.worker import Worker
@@ -44,12 +44,15 @@ class ChildOptions(msgspec.Struct, frozen=True, kw_only=True):
     announce: str | None = None
     """What to say on stdout when it starts to work; `{worker}` stands for its name."""
     log_level: str = "info"
+    python_path: str | None = None
+    """The PYTHONPATH of whoever started the worker; the supervisor sets it."""
 
 
 def main() -> int:
     line = socket.socket(fileno=int(sys.argv[1]))
     options = msgspec.json.decode(sys.argv[3], type=ChildOptions)
     deadlines = Deadlines(int(sys.argv[2]), options.slots)
+    put_back(options.python_path)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to everyone; the supervisor passes on SIGTERM
     configure_logging(options.log_level)
     try:
@@ -87,6 +90,14 @@ async def work(app: Tenure, options: ChildOptions, line: socket.socket, deadline
     loop.add_signal_handler(signal.SIGTERM, lambda: worker.stop(hard=worker.stopping))
     async with app:
         await worker.run()
+
+
+def put_back(python_path: str | None) -> None:
+    """The supervisor's import path is for this process, not for what handlers start: another Python, perhaps."""
+    if python_path is None:
+        os.environ.pop(PATH, None)
+    else:
+        os.environ[PATH] = python_path
 
 
 def _say(text: str) -> None:

@@ -17,6 +17,7 @@ from tenure.domain.errors import JobCancelled, Refused, StoreError
 from tenure.domain.job import Failure, Progress
 from tenure.domain.names import MAX_BATCH
 from tenure.domain.store import Store
+from tenure.engine.importing import PATH, environment
 from tenure.engine.worker.clock import boottime
 from tenure.engine.worker.hand import Ending
 from tenure.engine.worker.supervisor.child import MISUSED, ChildOptions
@@ -199,7 +200,7 @@ class Supervisor:
     async def _start(self, name: str) -> Child:
         ours, theirs = socket.socketpair()
         memory = Deadlines.create(self._options.slots)
-        options = msgspec.structs.replace(self._options, name=name)
+        options = msgspec.structs.replace(self._options, name=name, python_path=os.environ.get(PATH))
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -208,6 +209,7 @@ class Supervisor:
             str(memory),
             msgspec.json.encode(options).decode(),
             pass_fds=(theirs.fileno(), memory),
+            env=environment(),
         )
         theirs.close()
         ours.setblocking(False)

@@ -55,6 +55,11 @@ class StoreFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
 
+    @property
+    def place(self) -> str:
+        """The file itself, whatever links led to it."""
+        return os.path.realpath(self.path)
+
     def check_place(self) -> None:
         """Refuses a place that can't hold a store safely, with what to do about it."""
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:

@@ -16,19 +16,36 @@ T = TypeVar("T")
 
 
 def raw_connection(given: Any) -> sqlite3.Connection:
-    """The sqlite3 connection below what a library hands out: SQLAlchemy's, Django's, or itself."""
-    seen = given
-    for _ in range(4):
-        if isinstance(seen, sqlite3.Connection):
-            return seen
-        for name in ("dbapi_connection", "driver_connection", "connection"):
-            below = getattr(seen, name, None)
-            if below is not None and not callable(below):
-                seen = below
-                break
-        else:
-            break
-    raise InvalidValue(f"connection: a {type(given).__name__} isn't, and doesn't show, a sqlite3 connection")
+    """The sqlite3 connection itself, or the one below Django's `connection` or SQLAlchemy's `Connection`.
+
+    Raises `InvalidValue` for anything else: what isn't known to be a connection isn't searched for one.
+    """
+    found = given
+    if _is_django(given):
+        found = given.connection
+        if found is None:
+            raise InvalidValue("connection: Django hasn't opened it yet; enqueue inside transaction.atomic()")
+    elif not isinstance(given, sqlite3.Connection):
+        found = _shown(given, "dbapi_connection") or _shown(_shown(given, "connection"), "dbapi_connection")
+    if not isinstance(found, sqlite3.Connection):
+        raise InvalidValue(
+            f"connection: a {type(given).__name__} isn't, and doesn't show, a sqlite3 connection; "
+            "give one, or Django's connection, or SQLAlchemy's (of a session: session.connection())"
+        )
+    return found
+
+
+def _is_django(given: Any) -> bool:
+    """Whether it is one of Django's: they name their vendor, and hold the driver's connection once it is open."""
+    return isinstance(_shown(given, "settings_dict"), dict) and isinstance(_shown(given, "vendor"), str)
+
+
+def _shown(given: Any, name: str) -> Any:
+    """An attribute, if there is one to be had: SQLAlchemy's raise errors of their own when closed, or async."""
+    try:
+        return getattr(given, name, None)
+    except Exception:
+        return None
 
 
 def run_joined(file: StoreFile, clock: Clock, given: Any, part: Callable[[Unit], T]) -> T:
@@ -67,7 +84,7 @@ def run_joined(file: StoreFile, clock: Clock, given: Any, part: Callable[[Unit],
 def _check_file(file: StoreFile, connection: sqlite3.Connection) -> None:
     for _, name, path in connection.execute("PRAGMA database_list").fetchall():
         if name == "main":
-            if path and os.path.realpath(path) == os.path.realpath(file.path):
+            if path and os.path.realpath(path) == file.place:
                 return
             here = path or "memory"
             raise InvalidValue(f"connection: it is open on {here}, the jobs are in {file.path}: give one on that file")

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from tenure.domain import model
 from tenure.domain.calls import Enqueued, Swept
-from tenure.domain.errors import Refused, StoreUnavailable
+from tenure.domain.errors import NotReady, Refused, StoreUnavailable
 from tenure.domain.job import NewJob
 from tenure.domain.model import Unit
 from tenure.domain.names import Ms
@@ -19,6 +19,7 @@ from tenure.domain.store import EVERYTHING, Capabilities, Clock, ClockFloor
 from tenure.stores.base import ModelStore, Operation
 from tenure.stores.clock import system_clock
 from tenure.stores.hints import Hints
+from tenure.stores.inside import inside, inside_at
 from tenure.stores.sql.sqlite import hot
 from tenure.stores.sql.sqlite.file import StoreFile, translated
 from tenure.stores.sql.sqlite.joined import run_joined
@@ -72,6 +73,7 @@ class SqliteStore(ModelStore):
         )
 
     async def migrate(self) -> int:
+        self._refuse_inside()
         return await asyncio.to_thread(self._migrate)
 
     def _migrate(self) -> int:
@@ -91,7 +93,17 @@ class SqliteStore(ModelStore):
             await asyncio.to_thread(opened.close)
 
     async def _write(self, *parts: Operation) -> list[Any]:
+        self._refuse_inside()
         return await asyncio.wrap_future(self._opened().writer.submit(parts))
+
+    def _refuse_inside(self) -> None:
+        """A write of its own inside a handler's transaction would wait for that transaction to end."""
+        here = inside_at()
+        if here is not None and here == self._file.place:
+            raise NotReady(
+                "inside ctx.transaction() this would wait for the transaction itself: "
+                "use tx.enqueue(...) for jobs, and do anything else before the block or after it"
+            )
 
     async def _read(self, part: Callable[[Unit], T]) -> T:
         opened = self._opened()
@@ -115,10 +127,12 @@ class SqliteStore(ModelStore):
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[SqliteTransaction]:
         """A transaction on this file for a handler's own writes, and the end of its lease with them."""
+        self._refuse_inside()
         opened = SqliteTransaction(self._file, self._clock)
         await asyncio.to_thread(opened.begin)
         try:
-            yield opened
+            with inside(self._file.place):
+                yield opened
             await asyncio.to_thread(opened.commit)
         finally:
             await asyncio.shield(asyncio.to_thread(opened.close))

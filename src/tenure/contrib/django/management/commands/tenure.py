@@ -1,7 +1,6 @@
 """`manage.py tenure …`: the `tenure` command with the project's own app."""
 
 import argparse
-import os
 import sys
 from typing import Any
 
@@ -25,8 +24,6 @@ class Command(BaseCommand):
         parser.add_argument("args", nargs=argparse.REMAINDER, metavar="...", help="what the command takes; try -h")
 
     def handle(self, *args: str, command: str, **_: Any) -> None:
-        # Children of a worker find the project wherever manage.py found it.
-        os.environ["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
         code = main(forwarded(command, list(args)))
         if code:
             sys.exit(code)
