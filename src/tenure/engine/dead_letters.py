@@ -91,26 +91,20 @@ class DeadLetters:
         self._sleep = sleep
 
     async def __aiter__(self) -> AsyncIterator[Job]:
-        async for page in self._pages():
-            for view in page:
-                yield self._surface._job_of(view)
+        async for batch in self.batches():
+            for job in batch:
+                yield job
+
+    async def batches(self) -> AsyncIterator[list[Job]]:
+        """Jobs as they are read, many at once."""
+        async for page in self._surface.pages(self._where, self._limit):
+            yield [self._surface._job_of(view) for view in page]
 
     def __await__(self) -> Generator[Any, None, list[Job]]:
         return self._list().__await__()
 
     async def _list(self) -> list[Job]:
         return [job async for job in self]
-
-    async def _pages(self) -> AsyncIterator[Sequence[JobView]]:
-        left = self._limit
-        async for page in self._surface.pages(self._where):
-            part = page if left is None else page[: max(0, left)]
-            if part:
-                yield part
-            if left is not None:
-                left -= len(part)
-                if left <= 0:
-                    return
 
     async def replay(
         self,
@@ -157,7 +151,7 @@ class DeadLetters:
     ) -> Summary:
         pace = _Pace(None if rate is None else rate_of("rate", rate), self._sleep)
         store, count = await self._surface.store(), _Count(wanted)
-        async for page in self._pages():
+        async for page in self._surface.pages(self._where, self._limit):
             for batch in pace.batches(page):
                 await pace.wait(0 if dry_run else len(batch))
                 await _deal(self._surface.app, store, batch, command, count, dry_run)

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from tenure.domain.calls import EventPage
 from tenure.domain.errors import InvalidValue, Refused
 from tenure.domain.event import Event
 from tenure.domain.store import FEED_TOPIC, Store
@@ -30,21 +31,35 @@ class Events:
         self.cursor = after
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        store = await self._store()
+        async for batch in self.batches():
+            for event, self.cursor in batch:
+                yield event
+
+    async def batches(self) -> AsyncIterator[list[tuple[Event, str]]]:
+        """Events as they are read, many at once, each with the cursor after it."""
+        store, cursor = await self._store(), self.cursor
         while True:
-            start, given = _split(self.cursor)
+            start, given = _split(cursor)
             page = await store.events(tenant=self._tenant, after=start)
             if isinstance(page, Refused):
                 raise page
-            for place, event in enumerate(page.events[given:], start=given + 1):
-                self.cursor = f"{start or ''}{WITHIN}{place}"
-                yield event
-            self.cursor = page.cursor
+            cursor = page.cursor
             if page.events:
+                yield _with_cursors(page, start, given)
                 continue
+            self.cursor = cursor
             if not self._follow:
                 return
             await store.wait([FEED_TOPIC], WAIT_SECONDS)
+
+
+def _with_cursors(page: EventPage, start: str | None, given: int) -> list[tuple[Event, str]]:
+    """The events of a page but for those already given. Only at its end does a page have a cursor of the store's."""
+    last = len(page.events)
+    return [
+        (event, page.cursor if place == last else f"{start or ''}{WITHIN}{place}")
+        for place, event in enumerate(page.events[given:], start=given + 1)
+    ]
 
 
 def _split(cursor: str | None) -> tuple[str | None, int]:

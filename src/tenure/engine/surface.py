@@ -285,13 +285,15 @@ class Surface:
             done += sum(1 for reply in replies if not isinstance(reply, Refused))
         return done
 
-    async def pages(self, where: Mapping[str, Any]) -> AsyncIterator[Sequence[JobView]]:
-        """Records that match, newest first, page by page."""
+    async def pages(self, where: Mapping[str, Any], limit: int | None = None) -> AsyncIterator[Sequence[JobView]]:
+        """Records that match, newest first, page by page; at most `limit` of them."""
         store, chosen, cursor = await self.store(), job_filter(self._listed, where, "filter"), None
-        while True:
-            page = await store.query(chosen, after=cursor, limit=PAGE)
+        left = float("inf") if limit is None else limit
+        while left > 0:
+            page = await store.query(chosen, after=cursor, limit=int(min(PAGE, left)))
             if page.jobs:
                 yield page.jobs
+            left -= len(page.jobs)
             cursor = page.cursor
             if cursor is None:
                 return
@@ -351,14 +353,14 @@ class Listing:
         self._limit = limit
 
     async def __aiter__(self) -> AsyncIterator[Job]:
-        left = self._limit
-        async for page in self._surface.pages(self._where):
-            for view in page:
-                if left is not None:
-                    if left <= 0:
-                        return
-                    left -= 1
-                yield self._surface._job_of(view)
+        async for batch in self.batches():
+            for job in batch:
+                yield job
+
+    async def batches(self) -> AsyncIterator[list[Job]]:
+        """Jobs as they are read, many at once."""
+        async for page in self._surface.pages(self._where, self._limit):
+            yield [self._surface._job_of(view) for view in page]
 
     def __await__(self) -> Generator[Any, None, list[Job]]:
         return self._list().__await__()

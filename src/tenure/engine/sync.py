@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from tenure.blobs import BlobInfo, BlobRef
@@ -149,7 +150,9 @@ class SyncEvents:
         return self._events.cursor
 
     def __iter__(self) -> Iterator[Event]:
-        return _walk(self._events.__aiter__())
+        for batch in _walk(self._events.batches()):
+            for event, self._events.cursor in batch:
+                yield event
 
 
 class SyncFlow:
@@ -272,7 +275,7 @@ class SyncDeadLetters:
         self._letters = letters
 
     def __iter__(self) -> Iterator[Job]:
-        return _walk(self._letters.__aiter__())
+        return chain.from_iterable(_walk(self._letters.batches()))
 
     def replay(
         self,
@@ -340,7 +343,7 @@ class SyncSurface:
         return SyncHandle(self._surface.handle(id))
 
     def jobs(self, *, limit: int | None = None, **where: Unpack[Where]) -> Iterator[Job]:
-        return _walk(self._surface.jobs(limit=limit, **where).__aiter__())
+        return chain.from_iterable(_walk(self._surface.jobs(limit=limit, **where).batches()))
 
     def dead_letters(
         self,
@@ -406,7 +409,7 @@ class SyncFleet:
         self._fleet = fleet
 
     def jobs(self, *, limit: int | None = None, **where: Unpack[Where]) -> Iterator[Job]:
-        return _walk(self._fleet.jobs(limit=limit, **where).__aiter__())
+        return chain.from_iterable(_walk(self._fleet.jobs(limit=limit, **where).batches()))
 
     def events(self, *, after: str | None = None, follow: bool = False) -> SyncEvents:
         return SyncEvents(self._fleet.events(after=after, follow=follow))
