@@ -48,8 +48,10 @@ def tested(promise: str, *where: str) -> Line:
     """A promise that tests show, which run now."""
     command = ["pytest", "-q", "-n", "2", *where]
     done = run([sys.executable, "-m", *command])
-    said = done.stdout.strip().splitlines()[-1:] or ["nothing was said"]
-    return Line(promise, "python -m " + " ".join(_quoted(command)), said[0].strip("= "), done.returncode == 0)
+    said = done.stdout.strip().splitlines() or ["nothing was said"]
+    failed = [line for line in said if line.startswith(("FAILED", "ERROR"))]
+    figure = "; ".join([said[-1].strip("= "), *failed])
+    return Line(promise, "python -m " + " ".join(_quoted(command)), figure, done.returncode == 0)
 
 
 def run(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
