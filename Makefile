@@ -108,7 +108,7 @@ COMPILE = $(UV_PIP) compile --quiet --universal --python-version 3.11 --generate
 
 lock: $(VENV)/.uv ## renew the lock files (UPGRADE=--upgrade for newer versions)
 	$(COMPILE) $(UPGRADE) -o requirements-core.lock
-	$(COMPILE) $(UPGRADE) --extra testing --group dev -c requirements-core.lock -o requirements.lock
+	$(COMPILE) $(UPGRADE) --extra spark --extra testing --group dev -c requirements-core.lock -o requirements.lock
 
 build: $(VENV)/.full ## wheel and source distribution into dist/
 	$(PY) -m build --quiet --installer uv

@@ -6,7 +6,7 @@ raises a `StoreError`. All times and durations are integer milliseconds.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -163,6 +163,23 @@ class JoiningStore(Store, Protocol):
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         """A transaction for a handler's writes and the end of its lease."""
+
+
+class Snapshot(Protocol):
+    """One consistent view of a store, read page by page. Pages are those of `query` and `events`."""
+
+    def query(self, where: JobFilter, *, after: str | None = None, limit: int = 1_000) -> JobPage: ...
+
+    def events(
+        self, *, tenant: str | None = None, after: str | None = None, limit: int = 1_000
+    ) -> EventPage | Refused: ...
+
+
+class SnapshotStore(Store, Protocol):
+    """A store of which a view can be kept while it is read."""
+
+    def snapshot(self) -> AbstractContextManager[Snapshot]:
+        """The store as it is now, for the calling thread, until the block ends."""
 
 
 def queue_topic(queue: str) -> str:

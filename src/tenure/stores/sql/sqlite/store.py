@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
 from tenure.domain import model
@@ -23,6 +23,7 @@ from tenure.stores.inside import inside, inside_at
 from tenure.stores.sql.sqlite import hot
 from tenure.stores.sql.sqlite.file import StoreFile, translated
 from tenure.stores.sql.sqlite.joined import run_joined
+from tenure.stores.sql.sqlite.snapshot import SqliteSnapshot, snapshot
 from tenure.stores.sql.sqlite.tables import SqliteTables
 from tenure.stores.sql.sqlite.transaction import SqliteTransaction
 from tenure.stores.sql.sqlite.verify import verify
@@ -137,6 +138,13 @@ class SqliteStore(ModelStore):
         finally:
             await asyncio.shield(asyncio.to_thread(opened.close))
         self._opened().kept({EVERYTHING})
+
+    def snapshot(self) -> AbstractContextManager[SqliteSnapshot]:
+        """The file as it is now, read by the calling thread on a connection of its own, until the block ends."""
+        self._file.check_place()
+        if not self._file.path.exists():
+            raise StoreUnavailable(f"{self._file.path} doesn't exist yet: call migrate() first")
+        return snapshot(self._file, self._clock)
 
     async def verify(self) -> list[str]:
         """Differences between records and what is derived from them; none in a sound store."""

@@ -1,0 +1,56 @@
+"""A Spark session that works from pip alone, and what anyone's own session needs for Tenure's sources."""
+
+import os
+import sys
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from tenure.domain.errors import NotReady
+from tenure.spark.java import java_home
+from tenure.spark.source import TenureSource
+
+OLDEST = (4, 1)
+"""The Spark whose Python sources have everything that is used here."""
+
+NEEDED = {"spark.sql.python.filterPushdown.enabled": "true"}
+"""Without it Spark refuses a source that can be given filters."""
+
+OURS = {
+    **NEEDED,
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+
+
+def session(*, master: str = "local[*]", name: str = "tenure", config: Mapping[str, str] | None = None) -> SparkSession:
+    """A session with Tenure's sources registered; the running one if there is one, as Spark has it.
+
+    `config` goes over what is set here. On one machine nothing listens but on loopback.
+    """
+    local = master.startswith("local")
+    os.environ["JAVA_HOME"] = java_home()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else tasks run in whatever `python3` is
+    if local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in {**OURS, **(LOOPBACK if local else {}), **(config or {})}.items():
+        builder = builder.config(key, value)
+    return register(builder.getOrCreate())
+
+
+def register(spark: SparkSession) -> SparkSession:
+    """Makes `format("tenure")` known to a session of one's own. Raises `NotReady` for one where it can't work."""
+    version = tuple(int(part) for part in spark.version.split(".")[:2])
+    if version < OLDEST:
+        wanted = ".".join(map(str, OLDEST))
+        raise NotReady(f"this is Spark {spark.version}: Tenure's sources need {wanted} or newer")
+    for key, value in NEEDED.items():
+        spark.conf.set(key, value)
+    spark.dataSource.register(TenureSource)
+    return spark
