@@ -94,9 +94,10 @@ def worker(figures: Figures) -> str:
     about = (
         f"Beside Huey {figures['huey']} on SQLite, each in processes of its own, on one disk ({figures['filesystem']}, "
         f"{figures['fsync_micros']:.0f} µs a durable 4 KiB append). Medians of {figures['runs']} interleaved runs. "
-        "*tenure*: `synchronous=FULL`, supervisor, leases, events, history and results on, 500 at once. *huey*: one "
-        "worker thread, its fastest of threads 1, 2, 4 and processes 1, 2; polling every 10 ms (its default is 100); "
-        "at-most-once. *fsync* has Tenure's durability, *synchronous=OFF* none. *drain*: no-op jobs, from the first "
+        "*tenure*: `synchronous=FULL`, supervisor, leases, events, history and results on, 500 at once. *huey*: the "
+        "fastest of threads 1, 2, 4 and processes 1, 2 (fsync: one process, OFF: one thread); polling every 10 ms "
+        "(its default is 100); at-most-once. "
+        "*fsync* has Tenure's durability, *synchronous=OFF* none. *drain*: no-op jobs, from the first "
         "start (Tenure: claim) to the last end. *enqueue*: in the fastest way each has; *one by one*: one caller that "
         "waits for each. *start*: from before the enqueue to the handler, another process, on an idle worker. *idle*: "
         "all processes of the worker, shared memory counted once.\n"

@@ -100,8 +100,8 @@ class TenureTwo(TenureWorker):
 class HueyWorker(Subject):
     """Huey on SQLite. Its dequeue is a delete: a job whose worker dies is gone.
 
-    `workers` and `kind` are the best found (threads 1, 2, 4 and processes 1, 2 were tried); it polls, every 100 ms
-    unless told otherwise.
+    `kind` and `workers` are the best found for each (threads 1, 2, 4 and processes 1, 2 were tried); it polls, every
+    100 ms unless told otherwise.
     """
 
     fsync: ClassVar[bool]
@@ -138,6 +138,7 @@ class HueyFsync(HueyWorker):
     name = "huey, fsync"
     drains = 8_000
     fsync = True
+    kind = "process"
 
 
 class HueyUnsafe(HueyWorker):
