@@ -22,9 +22,10 @@ from tenure.engine.feed import Events
 from tenure.engine.filters import Where
 from tenure.engine.hooks import Hooks, Listener, Middleware
 from tenure.engine.ids import uuid7
+from tenure.engine.listing import Listing
 from tenure.engine.queue import Queue, TenantSettings
 from tenure.engine.settings import Settings, settings_from
-from tenure.engine.surface import Listing, Surface
+from tenure.engine.surface import Surface
 from tenure.stores.opening import open_store
 
 if TYPE_CHECKING:

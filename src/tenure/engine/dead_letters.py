@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -20,6 +20,7 @@ from tenure.domain.store import Store
 from tenure.engine.bodies import to_replay, with_payload_if_there
 from tenure.engine.durations import rate as rate_of
 from tenure.engine.handle import Job
+from tenure.engine.listing import Listing
 
 if TYPE_CHECKING:
     from tenure.engine.app import Tenure
@@ -70,7 +71,7 @@ Told = Callable[[Summary], Awaitable[None] | None]
 Sleep = Callable[[float], Awaitable[None]]
 
 
-class DeadLetters:
+class DeadLetters(Listing):
     """Failed jobs with their dead letters, newest first, read page by page.
 
     `async for job in app.dead_letters()`, `await app.dead_letters(queue="mail").replay(rate="50/s")`.
@@ -84,27 +85,9 @@ class DeadLetters:
         limit: int | None = None,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self._surface = surface
         chosen = {"state": State.FAILED} if disposition is None else {"dead_letter": disposition}
-        self._where = {**chosen, **where}
-        self._limit = limit
+        super().__init__(surface, {**chosen, **where}, limit)
         self._sleep = sleep
-
-    async def __aiter__(self) -> AsyncIterator[Job]:
-        async for batch in self.batches():
-            for job in batch:
-                yield job
-
-    async def batches(self) -> AsyncIterator[list[Job]]:
-        """Jobs as they are read, many at once."""
-        async for page in self._surface.pages(self._where, self._limit):
-            yield [self._surface._job_of(view) for view in page]
-
-    def __await__(self) -> Generator[Any, None, list[Job]]:
-        return self._list().__await__()
-
-    async def _list(self) -> list[Job]:
-        return [job async for job in self]
 
     async def replay(
         self,

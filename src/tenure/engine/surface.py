@@ -1,6 +1,6 @@
 """What can be done with the jobs of one tenant. The app itself has this surface for its default tenant."""
 
-from collections.abc import AsyncIterator, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from tenure.blobs.spill import inner_codec
@@ -32,6 +32,7 @@ from tenure.engine.feed import Events
 from tenure.engine.filters import Where, job_filter
 from tenure.engine.flows import Flow
 from tenure.engine.handle import CancelMode, CancelResult, Handle, Job, cancel_result, job_of
+from tenure.engine.listing import Listing
 from tenure.engine.options import CALL_OPTIONS, Options, check_names, new_job
 from tenure.engine.queue import Queue
 from tenure.engine.schedules import CatchUp, Schedule, Schedules, When
@@ -342,28 +343,3 @@ class Surface:
     def queue(self, name: str) -> Queue:
         """A queue of this tenant, to configure, pause and resume."""
         return Queue(self.store, self._tenant, name)
-
-
-class Listing:
-    """Jobs that match, read page by page as they are asked for."""
-
-    def __init__(self, surface: Surface, where: Mapping[str, Any], limit: int | None) -> None:
-        self._surface = surface
-        self._where = where
-        self._limit = limit
-
-    async def __aiter__(self) -> AsyncIterator[Job]:
-        async for batch in self.batches():
-            for job in batch:
-                yield job
-
-    async def batches(self) -> AsyncIterator[list[Job]]:
-        """Jobs as they are read, many at once."""
-        async for page in self._surface.pages(self._where, self._limit):
-            yield [self._surface._job_of(view) for view in page]
-
-    def __await__(self) -> Generator[Any, None, list[Job]]:
-        return self._list().__await__()
-
-    async def _list(self) -> list[Job]:
-        return [job async for job in self]

@@ -15,7 +15,7 @@ from tenure.domain.store import Store
 from tenure.engine.app import Tenant, Tenure
 from tenure.engine.filters import Where
 from tenure.engine.importing import import_app
-from tenure.engine.surface import Listing
+from tenure.engine.listing import Listing
 from tenure.service.cli.output import Out
 
 T = TypeVar("T")
