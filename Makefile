@@ -15,7 +15,7 @@ ARGS    ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup demo test check tests lint fmt type layers conform campaign machine kills fleet mutants bench \
-        show-contract show-app docs lock build clean
+        show-contract show-app show-spark demo-lake look docs lock build clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ setup: $(VENV)/.full ## make .venv with everything for development
 
 demo: $(VENV)/.core ## install the core only and watch jobs flow through a SQLite store
 	$(PY) -m tenure.demo $(ARGS)
+
+demo-lake: $(VENV)/.full ## a day of synthetic history, a lake of it, and a report on disk
+	$(PY) -m examples.lake.run $(ARGS)
 
 test: lint type layers tests ## everything a commit must pass: lint, types, layers, tests
 
@@ -97,6 +100,12 @@ show-contract: $(VENV)/.full ## contract and stores: each promised figure with i
 
 show-app: $(VENV)/.full ## app and worker: each promised figure with its command and its last value
 	$(PY) -m bench.show_app $(ARGS)
+
+show-spark: $(VENV)/.full ## Spark: each promised figure with its command and its last value
+	$(PY) -m bench.show_spark $(ARGS)
+
+look: $(VENV)/.full ## open reports in Chromium: pictures, and nothing overflows or is requested
+	$(PY) -m tests.look $(ARGS)
 
 # --- files that are made ----------------------------------------------------------------------------------------------
 

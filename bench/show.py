@@ -54,6 +54,13 @@ def tested(promise: str, *where: str) -> Line:
     return Line(promise, "python -m " + " ".join(_quoted(command)), figure, done.returncode == 0)
 
 
+def ran(promise: str, module: str) -> Line:
+    """A promise that a program shows, which runs now: its last line is the figure."""
+    done = run([sys.executable, "-m", module])
+    said = (done.stdout.strip() or done.stderr.strip()).splitlines() or ["nothing was said"]
+    return Line(promise, f"python -m {module}", said[-1], done.returncode == 0)
+
+
 def run(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, cwd=record.ROOT, capture_output=True, text=True, check=False)
 

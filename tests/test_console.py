@@ -19,7 +19,7 @@ PROGRAM = re.compile(r"^```py\n# shop\.py\n(.*?)^```$", re.MULTILINE | re.DOTALL
 STORE = re.compile(r"^export TENURE_URL=(\S+)$", re.MULTILINE)
 INTERRUPT = "^C"
 MARK = "\x1e"
-SECONDS = 60
+SECONDS = 300
 
 
 class Step(NamedTuple):

@@ -51,7 +51,7 @@ def test_a_healthy_store(cli: Cli, shop: Shop) -> None:
     assert list(found) == [
         *("url", "sqlite", "folder", "filesystem", "file", "beside", "room", "log", "lock", "schema", "store", "clock")
     ]
-    assert found["schema"]["found"] == "schema 1"
+    assert found["schema"]["found"] == "schema 2"
     assert found["beside"]["found"] == "jobs.db-lock"
     assert "its file stays" in found["lock"]["found"]
     lines = cli.done("doctor").lines
@@ -116,7 +116,7 @@ def test_an_empty_file_and_an_empty_database(cli: Cli, shop: Shop) -> None:
     connection.execute("PRAGMA user_version = 0")
     connection.execute("VACUUM")
     connection.close()
-    problem(cli, "schema", "schema 0, this Tenure's is 1", "tenure migrate")
+    problem(cli, "schema", "schema 0, this Tenure's is 2", "tenure migrate")
     cli.done("migrate")
     checks(cli)
 
@@ -126,7 +126,7 @@ def test_a_schema_from_the_future_and_another_programs_file(cli: Cli, shop: Shop
     connection = sqlite3.connect(shop.path)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    problem(cli, "schema", "has schema 99, this Tenure knows up to 1", "")
+    problem(cli, "schema", "has schema 99, this Tenure knows up to 2", "")
     shop.path.unlink()
     connection = sqlite3.connect(shop.path)
     connection.execute("CREATE TABLE photos (id INTEGER)")

@@ -14,6 +14,7 @@ from tenure.domain.store import Store
 from tenure.engine.surface import Surface
 from tenure.service.cli.main import COMMANDS
 from tenure.stores import opening
+from tenure.stores.sql.sqlite.file import SCHEMA
 from tests.cli.kit import UNKNOWN, Cli, Shop
 
 
@@ -268,8 +269,8 @@ def test_demo(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_migrate(cli: Cli, shop: Shop) -> None:
-    assert cli.done("migrate").out == f"schema 1 at {shop.url}\n"
-    assert cli.json("migrate") == {"schema": 1, "url": shop.url}
+    assert cli.done("migrate").out == f"schema {SCHEMA} at {shop.url}\n"
+    assert cli.json("migrate") == {"schema": SCHEMA, "url": shop.url}
     assert shop.path.exists()
 
 

@@ -1,25 +1,24 @@
-"""One Spark session for all tests of this folder, which run in one process for that."""
+"""One Spark session for all tests of this folder that need one; tests/conftest.py has them run in one process."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tenure.spark import session
 
-HERE = Path(__file__).parent
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+SMALL = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.log.level": "OFF",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
+"""Compiling takes longer than what tests do: a small lake took 28 s with the defaults, 21 s with these."""
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    quiet = {"spark.sql.shuffle.partitions": "2", "spark.log.level": "OFF"}
-    made = session(master="local[2,3]", config=quiet)
+    made = session(master="local[2,3]", config=SMALL)
     yield made
     made.stop()

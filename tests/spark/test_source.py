@@ -81,7 +81,7 @@ def test_a_time_is_the_same_instant(spark: SparkSession, app: Tenure) -> None:
 
 
 def test_events_are_the_feed_in_order(spark: SparkSession, app: Tenure) -> None:
-    found = [(row["kind"], row["job_id"]) for row in table(spark, app, "events", batch="7").collect()]
+    found = [(row["kind"], row["job_id"]) for row in table(spark, app, "events", rows="7").collect()]
     assert found == [(event.kind, event.job_id) for event in app.sync.fleet.events()]
 
 
@@ -146,7 +146,7 @@ def test_what_cant_be_read_is_refused_before_any_work(spark: SparkSession, optio
 def test_every_table_has_columns_and_every_field_of_an_event_one() -> None:
     assert set(NAMES) == set(TABLES)
     names = {column.name for column in TABLES["events"].columns}
-    assert names == (set(Event.__struct_fields__) - {"more"}) | {"extra"}
+    assert names == (set(Event.__struct_fields__) - {"more"}) | {"pos", "idx", "extra"}
 
 
 def test_a_session_starts_with_no_java_but_the_wheels(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ SCANNED = {
     "drop_result": {"result"},
     "dump_result": {"r"},
     "meta": {"meta"},
+    "identity": {"identity"},
     "set_promoted": {"meta"},
     "put_meta": {"meta"},
     "touch_config": {"meta"},

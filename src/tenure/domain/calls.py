@@ -409,6 +409,13 @@ class EventPage(msgspec.Struct, frozen=True, gc=False):
     cursor: str
 
 
+class FeedSpan(msgspec.Struct, frozen=True):
+    """Which chunks the feed holds: those after `floor`, up to `head`."""
+
+    floor: int
+    head: int
+
+
 # Documents
 
 

@@ -11,9 +11,12 @@
     ├── Unsupported             a capability this store doesn't have
     ├── NotReady                used before it was set up, or where it can't be
     ├── EnqueueFailed           some of many jobs weren't taken in
+    ├── WriteFailed             some rows of a write from Spark weren't taken in
     ├── JobFailed               a job ended badly; its result was waited for
     ├── ResultTimeout           a result didn't come in time; the job goes on
     ├── ResultGone              the job succeeded, its result is past its time
+    ├── EventsLost              retention took events before a follower had read them
+    ├── SnapshotExpired         a view of a store that several shared is past its time
     └── Refused                 an expected "no": stores return it as a value, one per item
         ├── about leases        JobNotFound LeaseLost JobCancelled JobFinished LeaseExpired
         ├── about enqueue       IdConflict IdempotencyMismatch GroupNeedsKeyed GroupRequired
@@ -63,6 +66,10 @@ class EnqueueFailed(TenureError):
         self.results = results
 
 
+class WriteFailed(TenureError):
+    """Rows of a write from Spark weren't taken in: the message says which and why. The others are in, and stay."""
+
+
 class JobFailed(TenureError):
     """The job ended badly. `reason` is why (error, timeout, exhausted, …), `error` what its last attempt raised."""
 
@@ -80,6 +87,10 @@ class ResultTimeout(TenureError, TimeoutError):
 
 class ResultGone(TenureError):
     """The job succeeded, but its result was kept only for its `result_ttl`."""
+
+
+class SnapshotExpired(TenureError):
+    """The shared view of a store is gone. Nothing else is read in its place: that would be another state."""
 
 
 class StoreError(TenureError):
@@ -111,6 +122,10 @@ class OutcomeUnknown(StoreError):
     def __init__(self, ids: tuple[str, ...] = ()) -> None:
         super().__init__(ids)
         self.ids = ids
+
+
+class EventsLost(TenureError):
+    """Retention took events before this follower of the feed had read them: the message says which, and what to do."""
 
 
 class Refused(TenureError):

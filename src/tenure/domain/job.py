@@ -299,8 +299,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def result_expires_at(self) -> Ms:
-        """When the result of a succeeded job is past its time: a window key keeps it as long as itself."""
-        return (self.finished_at or 0) + max(self.spec.result_ttl, self.spec.unique_for or 0)
+        return result_expiry(self.finished_at, self.spec.result_ttl, self.spec.unique_for)
 
     def expired(self, now: Ms) -> bool:
         expires_at = self.expires_at
@@ -310,11 +309,21 @@ class Job(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """What it is shown as at `now`."""
         if self.state is not State.PENDING:
             return Status(self.state.value)
-        if self.expired(now):
-            return Status.EXPIRED
-        if self.run_at <= now:
-            return Status.READY
-        return Status.RETRYING if self.attempt else Status.SCHEDULED
+        return waiting_status(self.run_at, self.attempt, self.expires_at, now)
+
+
+def waiting_status(run_at: Ms, attempt: int, expires_at: Ms | None, now: Ms) -> Status:
+    """What a pending job is shown as; `expires_at` while it still can expire."""
+    if expires_at is not None and now >= expires_at:
+        return Status.EXPIRED
+    if run_at <= now:
+        return Status.READY
+    return Status.RETRYING if attempt else Status.SCHEDULED
+
+
+def result_expiry(finished_at: Ms | None, result_ttl: Ms, unique_for: Ms | None) -> Ms:
+    """When the result of a succeeded job is past its time: a window key keeps it as long as itself."""
+    return (finished_at or 0) + max(result_ttl, unique_for or 0)
 
 
 class Binding(msgspec.Struct, frozen=True, array_like=True, gc=False):

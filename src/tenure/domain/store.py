@@ -5,7 +5,7 @@ the change, and may be sent again with the same arguments for the same answer. R
 raises a `StoreError`. All times and durations are integer milliseconds.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from enum import StrEnum
 from typing import Any, Protocol
@@ -24,6 +24,7 @@ from tenure.domain.calls import (
     Epoch,
     EventPage,
     Exchanged,
+    FeedSpan,
     JobFilter,
     JobPage,
     JobView,
@@ -165,6 +166,17 @@ class JoiningStore(Store, Protocol):
         """A transaction for a handler's writes and the end of its lease."""
 
 
+class Span(msgspec.Struct, frozen=True):
+    """A part of a store's jobs, in the store's own order: those after one point, up to another. None: no bound."""
+
+    after: str | None = None
+    until: str | None = None
+
+
+Columns = dict[str, list[Any]]
+"""Values of some jobs, field by field: every list has one value for each job, in the same order."""
+
+
 class Snapshot(Protocol):
     """One consistent view of a store, read page by page. Pages are those of `query` and `events`."""
 
@@ -174,12 +186,48 @@ class Snapshot(Protocol):
         self, *, tenant: str | None = None, after: str | None = None, limit: int = 1_000
     ) -> EventPage | Refused: ...
 
+    def identity(self) -> str:
+        """Whose history this is: positions in the feed of one store mean nothing in another's."""
+
+    def feed(self) -> FeedSpan: ...
+
+    def chunks(self, after: int, until: int) -> Iterator[tuple[int, bytes]]:
+        """Chunks of the feed by position, as NDJSON. Raises `CursorExpired` when the first of them is gone."""
+
+    def chunk_sizes(self, after: int) -> Iterator[tuple[int, int]]:
+        """The bytes of each chunk, by position, without reading it."""
+
+    def scan(
+        self, where: JobFilter, fields: Collection[str], *, span: Span | None = None, limit: int = 1_000
+    ) -> Iterator[Columns]:
+        """Jobs by the column, in pages of at most `limit`, in the store's own order.
+
+        Fields are those of `Spec` and `Job`, and `status`, `payload`, `result` (a `Result`), `dead_letter` (a
+        `DeadLetter`). What isn't asked for isn't read.
+        """
+
+    def split(self, parts: int) -> list[Span]:
+        """At most so many spans that together hold every job once, those that come later in the last."""
+
 
 class SnapshotStore(Store, Protocol):
     """A store of which a view can be kept while it is read."""
 
     def snapshot(self) -> AbstractContextManager[Snapshot]:
         """The store as it is now, for the calling thread, until the block ends."""
+
+
+class SharingStore(SnapshotStore, Protocol):
+    """A store of which several processes can read the same view."""
+
+    def share(self, seconds: float, owner: int) -> str:
+        """Keeps the store as it is now, and answers with a handle for `open_shared`.
+
+        It outlives this process: it is kept until nobody has read it for `seconds`, or process `owner` has ended.
+        """
+
+    def open_shared(self, handle: str) -> AbstractContextManager[Snapshot]:
+        """The view behind a handle, for the calling thread. Raises `SnapshotExpired` once it is gone."""
 
 
 def queue_topic(queue: str) -> str:

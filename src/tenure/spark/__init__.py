@@ -6,9 +6,12 @@ spark.read.format("tenure").option("url", "sqlite:////var/lib/shop/jobs.db").loa
 
 from importlib.util import find_spec
 
-if find_spec("pyspark") is None or find_spec("pyarrow") is None:
+if any(find_spec(name) is None for name in ("pyspark", "pyarrow", "deltalake")):
     raise ImportError("tenure.spark needs the extra 'spark': pip install 'tenure[spark]'")
 
+from tenure.spark.batches import batch_summary, enqueue, results
+from tenure.spark.lake.reading import table
 from tenure.spark.session import register, session
+from tenure.spark.summary import BatchSummary, Rejected
 
-__all__ = ["register", "session"]
+__all__ = ["BatchSummary", "Rejected", "batch_summary", "enqueue", "register", "results", "session", "table"]

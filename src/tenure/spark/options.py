@@ -1,6 +1,5 @@
 """What a read was asked for, taken from Spark's options once, and checked before any work starts."""
 
-import difflib
 from collections.abc import Mapping
 
 import msgspec
@@ -8,12 +7,23 @@ import msgspec
 from tenure.domain import names
 from tenure.domain.calls import JobFilter
 from tenure.domain.errors import InvalidValue
+from tenure.domain.names import Ms
+from tenure.domain.states import State
+from tenure.spark.given import Given
 
-KNOWN = ("url", "table", "tenant", "labels", "batch")
-"""Spark gives keys in lower case."""
+OF_JOBS = ("queue", "jobType", "state", "enqueuedFrom", "enqueuedBefore", "partitions", "app", "bodies")
+"""Options that the feed doesn't have."""
+KNOWN = ("url", "table", "tenant", "labels", "batch", "rows", *OF_JOBS, "consistent", "snapshotSeconds", "pushdown")
 TABLES = ("jobs", "attempts", "events", "dead_letters", "results")
-BATCH = 1_000
-MOST_BATCH = names.MAX_BATCH
+ROWS = 1_000
+MOST_ROWS = names.MAX_BATCH
+BATCH_LABEL = "batch"
+"""The label of every job that came from one write."""
+MOST_PARTITIONS = 10_000
+SNAPSHOT_SECONDS = 600
+MOST_SNAPSHOT_SECONDS = 7 * 86_400
+BYTES, JSON, PARSED = "bytes", "json", "parsed"
+BODIES = (BYTES, JSON, PARSED)
 
 
 class ReadOptions(msgspec.Struct, frozen=True):
@@ -26,43 +36,86 @@ class ReadOptions(msgspec.Struct, frozen=True):
     """Whose; None: everyone's."""
     labels: dict[str, str] = {}
     """Jobs that carry all of these."""
-    batch: int = BATCH
+    rows: int = ROWS
     """Records that are read at once."""
+    queue: str | None = None
+    job_type: str | None = None
+    states: tuple[State, ...] | None = None
+    enqueued_from: Ms | None = None
+    enqueued_before: Ms | None = None
+    partitions: int = 1
+    """Into how many parts jobs are split; each is read by a task of its own."""
+    consistent: bool = True
+    """Whether all parts see one state of the store."""
+    snapshot_seconds: int = SNAPSHOT_SECONDS
+    """How long that state is kept after its last use."""
+    app: str | None = None
+    """MODULE:APP, where codecs, blobs and the types of handlers are known."""
+    bodies: str = BYTES
+    """How payloads and results come."""
+    pushdown: bool = False
+    """Whether the store is asked Spark's filters."""
 
     @property
     def where(self) -> JobFilter:
         """What the options alone ask for."""
-        return JobFilter(tenant=self.tenant, labels=self.labels)
+        return JobFilter(
+            tenant=self.tenant,
+            queue=self.queue,
+            job_type=self.job_type,
+            states=self.states,
+            labels=self.labels,
+            enqueued_from=self.enqueued_from,
+            enqueued_before=self.enqueued_before,
+        )
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
     """Raises `InvalidValue` that says what to change."""
-    for key in given:
-        if key not in KNOWN and key != "path":
-            raise InvalidValue(f"option {key!r:.80}: {_hint(key)}")
-    if given.get("path"):
-        raise InvalidValue('a path was given: say .option("url", "sqlite:////path/to/jobs.db").load() instead')
-    if not given.get("url"):
-        raise InvalidValue('option url: say where the store is, as in .option("url", "sqlite:////path/to/jobs.db")')
-    table = given.get("table", "jobs")
-    if table not in TABLES:
-        raise InvalidValue(f"option table={table!r:.80}: give one of {', '.join(TABLES)}")
-    labels = _labels(given.get("labels", ""))
-    if labels and table == "events":
-        raise InvalidValue("option labels: events carry labels only when a job is enqueued; filter the rows instead")
-    tenant = given.get("tenant")
+    asked = Given(given)
+    asked.check(KNOWN)
+    table = asked.one_of("table", TABLES, "jobs")
+    labels = _with_batch(_labels(given.get("labels", "")), given.get("batch"))
+    if table == "events":
+        _check_events(given, labels)
     return ReadOptions(
-        url=given["url"],
+        url=asked.url(),
         table=table,
-        tenant=None if tenant is None else names.tenant_name(tenant),
+        tenant=asked.tenant(),
         labels=labels,
-        batch=_number("batch", given.get("batch", str(BATCH)), 1, MOST_BATCH),
+        rows=asked.number("rows", ROWS, MOST_ROWS),
+        queue=asked.name("queue"),
+        job_type=asked.name("jobType"),
+        states=asked.states("state"),
+        enqueued_from=asked.time("enqueuedFrom"),
+        enqueued_before=asked.time("enqueuedBefore"),
+        partitions=asked.number("partitions", 1, MOST_PARTITIONS),
+        consistent=asked.yes("consistent", True),
+        snapshot_seconds=asked.number("snapshotSeconds", SNAPSHOT_SECONDS, MOST_SNAPSHOT_SECONDS),
+        app=asked.text("app"),
+        bodies=_bodies(asked),
+        pushdown=asked.yes("pushdown", False),
     )
 
 
-def _hint(key: str) -> str:
-    close = difflib.get_close_matches(key, KNOWN, 1)
-    return f"did you mean {close[0]!r}?" if close else f"known are {', '.join(KNOWN)}"
+def _check_events(given: Mapping[str, str], labels: dict[str, str]) -> None:
+    if labels:
+        raise InvalidValue(
+            "options labels, batch: events have labels only when a job is enqueued; filter the rows instead"
+        )
+    for name in OF_JOBS:
+        if name.lower() in given:
+            raise InvalidValue(f"option {name}: events are read in order and whole; filter the rows instead")
+
+
+def _bodies(given: Given) -> str:
+    app, job_type = given.text("app"), given.text("jobType")
+    bodies = given.one_of("bodies", BODIES, BYTES if app is None else PARSED)
+    if bodies == PARSED and (app is None or job_type is None):
+        raise InvalidValue(
+            "bodies are parsed as those of one job type: give the options app (MODULE:APP) and jobType, or bodies=json"
+        )
+    return bodies
 
 
 def _labels(text: str) -> dict[str, str]:
@@ -76,7 +129,10 @@ def _labels(text: str) -> dict[str, str]:
     return names.labels(found) if found else found
 
 
-def _number(name: str, text: str, least: int, most: int) -> int:
-    if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
-        raise InvalidValue(f"option {name}={text!r:.80}: give a number from {least} to {most}")
-    return int(text)
+def _with_batch(labels: dict[str, str], batch: str | None) -> dict[str, str]:
+    """The rows of one write are the jobs that carry its label."""
+    if batch is None:
+        return labels
+    if BATCH_LABEL in labels:
+        raise InvalidValue("option batch: it is a label, and labels has it too; give one")
+    return {**labels, BATCH_LABEL: names.name("option batch", batch)}

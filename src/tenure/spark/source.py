@@ -1,20 +1,25 @@
 """`spark.read.format("tenure")`: jobs, attempts, events, dead letters and results as tables."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, cast
+from typing import cast
 
 from msgspec.structs import replace
 from pyarrow import RecordBatch
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from tenure.domain.calls import JobFilter
-from tenure.domain.errors import InvalidValue, Refused, Unsupported
-from tenure.domain.store import Snapshot, SnapshotStore
+from tenure.domain.errors import Unsupported
+from tenure.domain.store import SharingStore, Snapshot, SnapshotStore, Span
+from tenure.spark import sink
+from tenure.spark.bodies import with_bodies
+from tenure.spark.feed import events_of
 from tenure.spark.filters import Nothing, pushed
-from tenure.spark.options import ReadOptions, read_options
-from tenure.spark.tables import STATES, TABLES, rows_of
-from tenure.stores.opening import open_store
+from tenure.spark.opening import snapshot_store
+from tenure.spark.options import KNOWN, ReadOptions, read_options
+from tenure.spark.owner import owner
+from tenure.spark.stream import ONLY_FOLLOWED, FeedReader, stream_options
+from tenure.spark.tables import EVENTS, STATES, TABLES, JobTable, Table, chosen
 
 
 class TenureSource(DataSource):
@@ -25,87 +30,123 @@ class TenureSource(DataSource):
         return "tenure"
 
     def schema(self) -> StructType:
-        options = read_options(self.options)
-        with snapshot_store(options.url).snapshot():
+        if self._followed:
+            url, schema = stream_options(self.options).url, EVENTS.spark
+        else:
+            options = read_options(self.options)
+            url, schema = options.url, table_of(options).spark
+        with snapshot_store(url).snapshot():
             pass  # a store that can't be read is refused before anything is planned
-        return TABLES[options.table].spark
+        return schema
+
+    @property
+    def _followed(self) -> bool:
+        """Whether these are a stream's options: Spark doesn't say what the schema is for."""
+        of_events = self.options.get("table") == "events"
+        read = {name.lower() for name in KNOWN}
+        return any(key in ONLY_FOLLOWED or (of_events and key not in read) for key in self.options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return FeedReader(stream_options(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> sink.TenureWriter:
+        return sink.writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> sink.TenureStreamWriter:
+        return sink.stream_writer(self.options, schema, overwrite)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return TableReader(read_options(self.options), schema)
+        options = read_options(self.options)
+        return (PushingReader if options.pushdown else TableReader)(options, schema)
+
+
+class Part(InputPartition):
+    """A part of the jobs. Without a handle, of the store as it is when the part is read."""
+
+    def __init__(self, span: Span | None = None, handle: str | None = None) -> None:
+        super().__init__(None)
+        self.span = span
+        self.handle = handle
 
 
 class TableReader(DataSourceReader):
-    """Reads one table from one view of the store, in one partition: a file gives its view to one reader."""
+    """Reads one table: in one part from one view of the store, in several from one view that is kept for them."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
-        self._columns = _columns(options.table, schema)
-        self._where: JobFilter | None = replace(options.where, states=STATES.get(options.table))
+        self._columns = chosen(options.table, table_of(options).spark, schema)
+        self._where: JobFilter | None = _where(options)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        if options.partitions == 1 or self._where is None:
+            return [Part()]
+        store = snapshot_store(options.url)
+        if not options.consistent:
+            with store.snapshot() as snapshot:
+                return [Part(span) for span in snapshot.split(options.partitions)]
+        shared = _sharing(store)
+        handle = shared.share(options.snapshot_seconds, owner())
+        with shared.open_shared(handle) as snapshot:
+            return [Part(span, handle) for span in snapshot.split(options.partitions)]
+
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        part = cast(Part, partition)
+        if self._where is None:
+            return
+        store = snapshot_store(self._options.url)
+        with store.snapshot() if part.handle is None else _sharing(store).open_shared(part.handle) as snapshot:
+            yield from self._batches(snapshot, self._where, part.span)
+
+    def _batches(self, snapshot: Snapshot, where: JobFilter, span: Span | None) -> Iterator[RecordBatch]:
+        table = table_of(self._options)
+        if isinstance(table, Table):
+            for batch in events_of(snapshot, where.tenant):
+                yield batch.select(self._columns)
+            return
+        fields = table.fields(self._columns)
+        for page in snapshot.scan(where, fields, span=span, limit=self._options.rows):
+            yield table.batch(page, self._columns)
+
+
+class PushingReader(TableReader):
+    """Has the store evaluate what it can of Spark's filters."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Takes what the store can answer. All go back to Spark too: they are cheap, and it can't be wrong then."""
-        if self._where is not None and self._options.table != "events":
+        """All go back to Spark too: they are cheap, and it can't be wrong then. The feed knows its tenants only."""
+        listed = [one for one in filters if self._options.table != "events" or _column(one) == ("tenant",)]
+        if self._where is not None:
             try:
-                self._where = pushed(self._where, filters)
+                self._where = pushed(self._where, listed)
             except Nothing:
                 self._where = None
         return filters
 
-    def partitions(self) -> Sequence[InputPartition]:
-        return [InputPartition(0)]
 
-    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        if self._where is None:
-            return
-        table = TABLES[self._options.table]
-        with snapshot_store(self._options.url).snapshot() as snapshot:
-            for rows in self._rows(snapshot, self._where):
-                if rows:
-                    yield table.batch(rows).select(self._columns)
-
-    def _rows(self, snapshot: Snapshot, where: JobFilter) -> Iterator[list[Any]]:
-        if self._options.table == "events":
-            yield from _events(snapshot, self._options)
-            return
-        after = None
-        while True:
-            page = snapshot.query(where, after=after, limit=self._options.batch)
-            yield rows_of(self._options.table, page.jobs)
-            after = page.cursor
-            if after is None:
-                return
+def _column(one: Filter) -> tuple[str, ...]:
+    return getattr(one, "attribute", ())
 
 
-def _events(snapshot: Snapshot, options: ReadOptions) -> Iterator[list[Any]]:
-    after = None
-    while True:
-        page = snapshot.events(tenant=options.tenant, after=after, limit=options.batch)
-        if isinstance(page, Refused):
-            raise page
-        if not page.events:
-            return
-        yield list(page.events)
-        after = page.cursor
+def table_of(options: ReadOptions) -> Table | JobTable:
+    """The table that is asked for, its bodies as they are asked for."""
+    table = TABLES[options.table]
+    return table if isinstance(table, Table) else with_bodies(table, options)
 
 
-def _columns(table: str, schema: StructType) -> list[str]:
-    """The columns that are wanted. A schema of one's own may leave some out, and change nothing else."""
-    known = {field.name: field.dataType for field in TABLES[table].spark}
-    for field in schema:
-        if field.name not in known:
-            raise InvalidValue(f"column {field.name!r:.80}: table {table} has {', '.join(known)}")
-        if field.dataType != known[field.name]:
-            raise InvalidValue(
-                f"column {field.name}: it is {known[field.name].simpleString()}, not {field.dataType.simpleString()}"
-            )
-    return [field.name for field in schema]
+def _where(options: ReadOptions) -> JobFilter | None:
+    """What the options ask for within the states of the table; None when no job can be both."""
+    where = options.where
+    about = STATES.get(options.table)
+    if about is None:
+        return where
+    states = tuple(state for state in about if where.states is None or state in where.states)
+    return replace(where, states=states) if states else None
 
 
-def snapshot_store(url: str) -> SnapshotStore:
-    """The store at a URL, if Spark's processes can read it."""
-    store = open_store(url)
-    if not store.capabilities.multi_process:
-        raise Unsupported(f"the {store.capabilities.name} store lives in one process: Spark's can't read it")
-    if not hasattr(store, "snapshot"):
-        raise Unsupported(f"the {store.capabilities.name} store can't be read by Spark")
-    return cast(SnapshotStore, store)
+def _sharing(store: SnapshotStore) -> SharingStore:
+    if not hasattr(store, "share"):
+        raise Unsupported(
+            f"the {store.capabilities.name} store can't keep one view for several readers: "
+            "read it in one partition, or with consistent=false"
+        )
+    return cast(SharingStore, store)

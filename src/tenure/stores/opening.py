@@ -1,8 +1,9 @@
 """Stores by their URL. Other people's stores register a scheme by the entry point group `tenure.stores`."""
 
+import os
 from collections.abc import Callable
 from importlib.metadata import entry_points
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from tenure.domain.errors import InvalidValue, Unsupported
 from tenure.domain.store import Store
@@ -26,6 +27,13 @@ def open_store(url: str) -> Store:
     if scheme in COMING:
         raise Unsupported(f"{scheme}:// needs the extra {COMING[scheme]!r}: pip install 'tenure[{COMING[scheme]}]'")
     raise InvalidValue(f"url {_shown(url)!r}: no store is known for {scheme}://; known are {', '.join(_SCHEMES)}")
+
+
+def absolute(url: str) -> str:
+    """The URL of the same store from any other folder: one that names a file gets its whole path."""
+    if not url.startswith("sqlite://"):
+        return url
+    return f"sqlite:///{quote(os.path.abspath(_path(url)))}"
 
 
 def register(scheme: str, make: Callable[[str], Store]) -> None:
@@ -52,6 +60,11 @@ def _memory(url: str) -> Store:
 def _sqlite(url: str) -> Store:
     from tenure.stores.sql.sqlite import SqliteStore
 
+    return SqliteStore(_path(url))
+
+
+def _path(url: str) -> str:
+    """The file that a sqlite:// URL names."""
     place, options, _ = url.removeprefix("sqlite://").partition("?")
     if options or "#" in place:
         raise InvalidValue(f"url {_shown(url)!r}: no options are known for a file")
@@ -65,7 +78,7 @@ def _sqlite(url: str) -> Store:
         raise InvalidValue(
             f"url {_shown(url)!r}: name the file, as in sqlite:///jobs.db (or sqlite:////var/lib/jobs.db)"
         )
-    return SqliteStore(path)
+    return path
 
 
 def _registered(scheme: str) -> Callable[[str], Store] | None:

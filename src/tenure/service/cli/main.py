@@ -28,6 +28,8 @@ COMMANDS = {
     "schedules": "schedules",
     "workers": "workers",
     "top": "top",
+    "lake": "lake",
+    "report": "report",
     "migrate": "migrate",
     "doctor": "doctor",
     "demo": "about",

@@ -57,3 +57,12 @@ def failure_text(failure: Failure | None) -> str:
 
 def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def size_text(size: float) -> str:
+    """Bytes in a unit that keeps the number short: `12 KiB`, `1.5 GiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1_024:
+            return f"{size:.0f} {unit}" if size >= 10 or unit == "B" else f"{size:.1f} {unit}"
+        size /= 1_024
+    return f"{size:,.1f} TiB"

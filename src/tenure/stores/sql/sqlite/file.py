@@ -17,7 +17,7 @@ from tenure.domain.errors import (
     Unsupported,
 )
 
-SCHEMA = 1
+SCHEMA = 2
 APPLICATION_ID = 0x54_4E_55_52
 """`TNUR`, in the file's header: how a Tenure store is told from any other SQLite file."""
 OLDEST_SQLITE = (3, 38, 0)
@@ -88,7 +88,7 @@ class StoreFile:
         """A connection set up for durable, explicit transactions. The file must exist."""
         with translated(self.path):
             connection = sqlite3.connect(
-                f"file:{_quoted(self.path)}?mode=rw",
+                f"file:{quoted(self.path)}?mode=rw",
                 uri=True,
                 timeout=BUSY_MS / 1_000,
                 isolation_level=None,
@@ -176,7 +176,8 @@ def _migration(number: int) -> list[str]:
     return [statement.strip() for statement in "\n".join(lines).split(";") if statement.strip()]
 
 
-def _quoted(path: Path) -> str:
+def quoted(path: Path) -> str:
+    """A path as SQLite's URIs want it."""
     return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
@@ -223,5 +224,5 @@ def store_error(path: Path, error: sqlite3.Error) -> StoreError:
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreUnavailable(f"{path} is held by another program's transaction ({error}): end that first")
     if code == sqlite3.SQLITE_ERROR and "no such table" in str(error):
-        return StoreUnavailable(f"{path} has no schema yet: call migrate() first")
+        return StoreUnavailable(f"{path} has no schema yet, or an older one: call migrate() first")
     return StoreUnavailable(f"{path}: {error}")

@@ -1,46 +1,75 @@
-"""Listing jobs: a filter as one statement, walked newest first."""
+"""Listing jobs: a filter as one statement, walked newest first, or in order of arrival when all are read."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from tenure.domain.calls import JobFilter
+from tenure.domain.store import Span
+
+
+class Terms:
+    """Conditions that all hold, and their values."""
+
+    def __init__(self) -> None:
+        self._terms: list[str] = []
+        self.values: list[Any] = []
+
+    def add(self, sql: str, *given: Any) -> None:
+        self._terms.append(sql)
+        self.values.extend(given)
+
+    def __str__(self) -> str:
+        return " AND ".join(self._terms) or "1"
 
 
 def query_sql(where: JobFilter, before_seq: int | None, limit: int) -> tuple[str, list[Any]]:
-    """The statement and its values. Labels and dead letters are looked up by their own indexes."""
-    terms: list[str] = []
-    values: list[Any] = []
+    """A page of records, newest first: the statement and its values."""
+    terms = _terms(where)
+    if before_seq is not None:
+        terms.add("seq < ?", before_seq)
+    columns = "seq, spec, state, priority, run_at, live"
+    return f"SELECT {columns} FROM record WHERE {terms} ORDER BY seq DESC LIMIT ?", [*terms.values, limit]
 
-    def term(sql: str, *given: Any) -> None:
-        terms.append(sql)
-        values.extend(given)
 
+def scan_sql(columns: Sequence[str], where: JobFilter, span: Span) -> tuple[str, list[Any]]:
+    """All records of a span in order of arrival: the statement and its values.
+
+    One statement for all pages: a list of labelled jobs is made once, not for each page.
+    """
+    terms = _terms(where)
+    if span.after is not None:
+        terms.add("seq > ?", int(span.after))
+    if span.until is not None:
+        terms.add("seq <= ?", int(span.until))
+    return f"SELECT {', '.join(columns)} FROM record WHERE {terms} ORDER BY seq", terms.values
+
+
+def _terms(where: JobFilter) -> Terms:
+    """Labels and dead letters are looked up by their own indexes."""
+    terms = Terms()
     if where.tenant is not None:
-        term("tenant = ?", where.tenant)
+        terms.add("tenant = ?", where.tenant)
     if where.queue is not None:
-        term("queue = ?", where.queue)
+        terms.add("queue = ?", where.queue)
     if where.job_type is not None:
-        term("job_type = ?", where.job_type)
+        terms.add("job_type = ?", where.job_type)
     if where.states is not None:
         marks = ", ".join("?" for _ in where.states)
-        term(f"state IN ({marks})", *(state.value for state in where.states))
+        terms.add(f"state IN ({marks})", *(state.value for state in where.states))
     if where.enqueued_from is not None:
-        term("enqueued_at >= ?", where.enqueued_from)
+        terms.add("enqueued_at >= ?", where.enqueued_from)
     if where.enqueued_before is not None:
-        term("enqueued_at < ?", where.enqueued_before)
+        terms.add("enqueued_at < ?", where.enqueued_before)
     for name, value in where.labels.items():
         if where.tenant is None:
-            term("seq IN (SELECT seq FROM label WHERE name = ? AND value = ?)", name, value)
+            terms.add("seq IN (SELECT seq FROM label WHERE name = ? AND value = ?)", name, value)
         else:
             sql = "seq IN (SELECT seq FROM label WHERE label.tenant = ? AND name = ? AND value = ?)"
-            term(sql, where.tenant, name, value)
+            terms.add(sql, where.tenant, name, value)
     if where.dead_letter is not None:
         sql = (
             "EXISTS (SELECT 1 FROM dead_letter AS d "
             "WHERE d.tenant = record.tenant AND d.job_id = record.id AND d.disposition = ?)"
         )
-        term(sql, where.dead_letter.value)
-    if before_seq is not None:
-        term("seq < ?", before_seq)
-    condition = " AND ".join(terms) or "1"
-    columns = "seq, spec, state, priority, run_at, live"
-    return f"SELECT {columns} FROM record WHERE {condition} ORDER BY seq DESC LIMIT ?", [*values, limit]
+        terms.add(sql, where.dead_letter.value)
+    return terms

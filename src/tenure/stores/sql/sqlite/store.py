@@ -23,6 +23,7 @@ from tenure.stores.inside import inside, inside_at
 from tenure.stores.sql.sqlite import hot
 from tenure.stores.sql.sqlite.file import StoreFile, translated
 from tenure.stores.sql.sqlite.joined import run_joined
+from tenure.stores.sql.sqlite.shared import open_shared, share
 from tenure.stores.sql.sqlite.snapshot import SqliteSnapshot, snapshot
 from tenure.stores.sql.sqlite.tables import SqliteTables
 from tenure.stores.sql.sqlite.transaction import SqliteTransaction
@@ -141,10 +142,17 @@ class SqliteStore(ModelStore):
 
     def snapshot(self) -> AbstractContextManager[SqliteSnapshot]:
         """The file as it is now, read by the calling thread on a connection of its own, until the block ends."""
-        self._file.check_place()
-        if not self._file.path.exists():
-            raise StoreUnavailable(f"{self._file.path} doesn't exist yet: call migrate() first")
+        self._check_there()
         return snapshot(self._file, self._clock)
+
+    def share(self, seconds: float, owner: int) -> str:
+        """Copies the file as it is now; a process of its own keeps the copy and deletes it."""
+        self._check_there()
+        return share(self._file, self._clock, seconds, owner)
+
+    def open_shared(self, handle: str) -> AbstractContextManager[SqliteSnapshot]:
+        """The copy behind a handle, on this machine."""
+        return open_shared(handle)
 
     async def verify(self) -> list[str]:
         """Differences between records and what is derived from them; none in a sound store."""
@@ -159,11 +167,14 @@ class SqliteStore(ModelStore):
                 _INHERITED.append(self._open)
                 self._open = None
             if self._open is None:
-                self._file.check_place()
-                if not self._file.path.exists():
-                    raise StoreUnavailable(f"{self._file.path} doesn't exist yet: call migrate() first")
+                self._check_there()
                 self._open = _Open(self._file, self._clock, self._hints)
             return self._open
+
+    def _check_there(self) -> None:
+        self._file.check_place()
+        if not self._file.path.exists():
+            raise StoreUnavailable(f"{self._file.path} doesn't exist yet: call migrate() first")
 
 
 class _Open:

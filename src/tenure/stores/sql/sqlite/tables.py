@@ -165,9 +165,13 @@ class SqliteTables:
 
     def results(self, refs: Sequence[Ref]) -> dict[Ref, Result]:
         ended = {job.spec.seq: job for job in self.jobs(refs).values() if job.state is State.SUCCEEDED}
-        keys = [(job.result_expires_at, seq) for seq, job in ended.items()]
+        found = self.results_at([(job.result_expires_at, seq) for seq, job in ended.items()])
+        return {ended[seq].ref: result for seq, result in found.items()}
+
+    def results_at(self, keys: Sequence[tuple[Ms, int]]) -> dict[int, Result]:
+        """Results by arrival number, of (when they expire, arrival number)."""
         found = self._all("results", rows.json_text(keys)) if keys else []
-        return {ended[row[0]].ref: Result(*row[1:]) for row in found}
+        return {row[0]: Result(*row[1:]) for row in found}
 
     def slots(self, refs: Sequence[Ref]) -> dict[Ref, Slot]:
         return {(row[0], row[1]): rows.slot_of(row) for row in self._all("slots", rows.json_text(refs))}

@@ -4,6 +4,10 @@
 SELECT mark, seq, epoch, frozen, loading, last_turn, hold_until, feed_head, feed_floor, cascade_head, promoted, config
 FROM meta
 
+-- name: arrivals
+-- The first arrival number and the last. Two selects: SQLite goes to an end of the tree for one of them at a time only.
+SELECT (SELECT min(seq) FROM job), (SELECT max(seq) FROM job)
+
 -- name: jobs
 -- [[tenant, id], …] → records. CROSS JOIN keeps the wanted keys outside: one probe each. (The view `record` would be
 -- read whole here: SQLite doesn't unfold a view with outer joins inside another join.)
@@ -92,3 +96,12 @@ SELECT position, tenant, at, body FROM feed WHERE position > ?1 ORDER BY positio
 
 -- name: tenant_chunks
 SELECT position, tenant, at, body FROM feed WHERE tenant = ?3 AND position > ?1 ORDER BY position LIMIT ?2
+
+-- name: identity
+SELECT id FROM identity
+
+-- name: chunks_between
+SELECT position, body FROM feed WHERE position > ?1 AND position <= ?2 ORDER BY position
+
+-- name: chunk_sizes
+SELECT position, length(body) FROM feed WHERE position > ?1 ORDER BY position

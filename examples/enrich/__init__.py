@@ -1,0 +1,1 @@
+"""Rows of a DataFrame, enriched by a rate-limited job."""

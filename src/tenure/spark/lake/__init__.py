@@ -1,0 +1,1 @@
+"""The lake: a store's history as tables that grow, exactly once, whatever is cut short."""

@@ -1,0 +1,31 @@
+"""How tests are spread over processes: those that share a Spark session go together, the others wherever there is room.
+
+pytest-xdist has `--dist loadgroup` for this, which does nothing under pytest 9.2: it marks ids in a place where pytest
+no longer looks for them.
+"""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+ROOT = Path(__file__).parent.parent
+SESSION = "SparkSession"
+
+
+class Together(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """A test alone, or all tests of the modules that name a Spark session."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "spark" if needs_session(nodeid.split("::")[0]) else nodeid
+
+
+@cache
+def needs_session(module: str) -> bool:
+    return module.startswith("tests/spark/") and SESSION in (ROOT / module).read_text(encoding="utf-8")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Together:
+    return Together(config, log)

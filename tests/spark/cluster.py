@@ -1,0 +1,117 @@
+"""Work on real executor processes, some of which are killed: `python -m tests.spark.cluster PART[,…] STORE LAKE`.
+
+Run by test_cluster.py, in processes of its own: a driver is killed too.
+"""
+
+import os
+import signal
+import sqlite3
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from bench.lake.check import differences
+from bench.lake.memory import tree
+from tenure.spark import enqueue, session
+from tenure.spark.lake.log import Log
+from tenure.spark.lake.sync import Sync
+from tests.spark.conftest import SMALL
+
+MASTER = "local-cluster[2,1,1024]"
+ROWS = 20_000
+EXECUTOR = b"CoarseGrainedExecutorBackend"
+
+
+def executors() -> list[int]:
+    """Ours, not another session's."""
+    found = []
+    for pid in tree(os.getpid()):
+        try:
+            if EXECUTOR in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+        except OSError:
+            continue  # it has ended
+    return found
+
+
+@contextmanager
+def killed(when: Callable[[], bool]) -> Iterator[list[int]]:
+    """Kills one executor, once, as soon as something has come true."""
+    dead: list[int] = []
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not when():
+            if ended.wait(0.005):
+                return
+        dead.append(executors()[0])
+        os.kill(dead[0], signal.SIGKILL)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield dead
+    finally:
+        ended.set()
+        thread.join()
+
+
+def sync(spark: SparkSession, store: Path, lake: Path) -> None:
+    """Two batches; an executor dies while it writes the first."""
+    size = store.stat().st_size
+    bronze = lake / "bronze" / "events"
+    with killed(lambda: any(bronze.glob("run=*/date=*/*.parquet"))) as dead:
+        events = Sync(spark, f"sqlite:///{store}", lake, batch_bytes=size // 3).run()
+    print("synced", events, "executors killed", len(dead), "differences", differences(spark, store, lake), flush=True)
+
+
+def bulk(spark: SparkSession, store: Path, lake: Path) -> None:
+    """Rows become jobs of a store beside the other, and an executor dies while it sends them."""
+    beside = store.with_name("bulk.db")
+    rows = spark.range(ROWS).selectExpr("id as n").repartition(2)
+    with killed(lambda: jobs_in(beside) > ROWS // 20) as dead:
+        summary = enqueue(rows, url=f"sqlite:///{beside}", job_type="greet", queue="mail", key_columns=["n"])
+    read = spark.read.format("tenure").option("url", f"sqlite:///{beside}").option("partitions", "2").load()
+    keys = {row["key"] for row in read.select("key").collect()}
+    print("rows", summary.rows, "jobs", read.count(), "keys", len(keys), "executors killed", len(dead), flush=True)
+
+
+def jobs_in(path: Path) -> int:
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+            return int(connection.execute("SELECT count(*) FROM job").fetchone()[0])
+    except sqlite3.Error:
+        return 0  # it isn't there yet
+
+
+def cut(spark: SparkSession, store: Path, lake: Path) -> None:
+    """The driver dies in the middle of a commit: its files are there, the log doesn't know them."""
+    commit = Log.commit
+
+    def die(log: Log, *args: Any, **kwargs: Any) -> None:
+        if log.table.name == "silver.jobs":
+            os.kill(os.getpid(), signal.SIGKILL)
+        commit(log, *args, **kwargs)
+
+    Log.commit = die  # type: ignore[method-assign, assignment]
+    Sync(spark, f"sqlite:///{store}", lake).run()
+
+
+PARTS = {"sync": sync, "bulk": bulk, "cut": cut}
+
+
+def main() -> None:
+    parts, store, lake = sys.argv[1:]
+    spark = session(master=MASTER, config=SMALL)
+    for part in parts.split(","):
+        PARTS[part](spark, Path(store), Path(lake))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
