@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -12,6 +13,7 @@ from bench.folder import on_disk
 from bench.record import Figures
 from bench.sqlite import Say
 from tenure import Tenure
+from tenure.engine.definition import Call
 from tenure.spark import enqueue
 
 AT_ONCE = 1_000
@@ -51,9 +53,13 @@ def _by_spark(frame: DataFrame, path: Path) -> None:
 async def _by_app(path: Path, rows: int, *, keyed: bool) -> None:
     app = Tenure(f"sqlite:///{path}")
 
-    @app.job(queue="mail", unique="retained", key=(lambda n, name: str(n)) if keyed else None)
+    @app.job(queue="mail")
     async def greet(n: int, name: str) -> None: ...
+
+    def call(n: int) -> Call[Any]:
+        kind = greet.options(key=str(n), unique="retained") if keyed else greet
+        return kind.build(n, f"customer-{n}")
 
     async with app:
         for start in range(0, rows, AT_ONCE):
-            await app.enqueue_many([greet.build(n, f"customer-{n}") for n in range(start, min(start + AT_ONCE, rows))])
+            await app.enqueue_many([call(n) for n in range(start, min(start + AT_ONCE, rows))])
