@@ -61,11 +61,16 @@ def killed(when: Callable[[], bool]) -> Iterator[list[int]]:
         thread.join()
 
 
+def written(lake: Path) -> set[Path]:
+    """Files of bronze, whether a log knows them or not."""
+    return set((lake / "bronze" / "events").glob("run=*/date=*/*.parquet"))
+
+
 def sync(spark: SparkSession, store: Path, lake: Path) -> None:
     """Two batches; an executor dies while it writes the first."""
     size = store.stat().st_size
-    bronze = lake / "bronze" / "events"
-    with killed(lambda: any(bronze.glob("run=*/date=*/*.parquet"))) as dead:
+    before = written(lake)
+    with killed(lambda: bool(written(lake) - before)) as dead:
         events = Sync(spark, f"sqlite:///{store}", lake, batch_bytes=size // 3).run()
     print("synced", events, "executors killed", len(dead), "differences", differences(spark, store, lake), flush=True)
 
