@@ -21,10 +21,10 @@ CODE = "import tenure.spark; print(tenure.spark.session(master='local[1]').range
 def programs_without_java(folder: Path) -> Path:
     """Every program of the usual folders but Java's."""
     folder.mkdir()
-    for place in ("/bin", "/usr/bin"):
-        for program in Path(place).iterdir():
-            if not program.name.startswith("java") and not (folder / program.name).exists():
-                (folder / program.name).symlink_to(program)
+    found = {program.name: program for place in ("/bin", "/usr/bin") for program in Path(place).iterdir()}
+    for name, program in found.items():
+        if not name.startswith("java"):
+            (folder / name).symlink_to(program)
     return folder
 
 

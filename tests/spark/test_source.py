@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from bench.spark_only import programs_without_java
 from tenure import Context, Fail, Tenure
 from tenure.domain.event import Event
 from tenure.spark.options import TABLES as NAMES
@@ -151,7 +152,7 @@ def test_every_table_has_columns_and_every_field_of_an_event_one() -> None:
 
 def test_a_session_starts_with_no_java_but_the_wheels(tmp_path: Path) -> None:
     """As on a machine where pip is all there is."""
-    path = _path_without_java(tmp_path)
+    path = programs_without_java(tmp_path / "programs")
     environment = {**os.environ, "PATH": str(path), "XDG_CACHE_HOME": str(tmp_path)}
     environment.pop("JAVA_HOME", None)
     code = "import tenure.spark; print(tenure.spark.session(master='local[1]').range(3).count())"
@@ -160,14 +161,3 @@ def test_a_session_starts_with_no_java_but_the_wheels(tmp_path: Path) -> None:
     )
     assert done.stdout.strip() == "3", done.stderr[-2_000:]
     assert (tmp_path / "tenure" / "java" / "bin" / "java").exists()
-
-
-def _path_without_java(folder: Path) -> Path:
-    """Every program of the usual folders but Java's."""
-    found = {program.name: program for place in ("/bin", "/usr/bin") for program in Path(place).iterdir()}
-    programs = folder / "programs"
-    programs.mkdir()
-    for name, program in found.items():
-        if not name.startswith("java"):
-            (programs / name).symlink_to(program)
-    return programs

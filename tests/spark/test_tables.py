@@ -1,6 +1,5 @@
 """The rows of the tables, against rows made from each job's own view."""
 
-import asyncio
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,7 +10,7 @@ from tenure.domain.calls import JobFilter, JobView
 from tenure.domain.names import Ms
 from tenure.spark.tables import JOB_TABLES
 from tenure.stores.sql.sqlite.snapshot import SqliteSnapshot
-from tests.stores.everything import Everything
+from tests.stores.everything import everything_read
 
 Row = dict[str, Any]
 
@@ -131,14 +130,7 @@ ROWS: dict[str, Callable[[JobView], Iterator[Row]]] = {
 
 @pytest.fixture(scope="module")
 def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteSnapshot]:
-    made = Everything(tmp_path_factory.mktemp("tables") / "jobs.db")
-
-    async def fill() -> None:
-        await made.fill()
-        await made.store.close()
-
-    asyncio.run(fill())
-    with made.store.snapshot() as opened:
+    with everything_read(tmp_path_factory.mktemp("tables") / "jobs.db") as opened:
         yield opened
 
 

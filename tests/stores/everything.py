@@ -1,6 +1,8 @@
 """A store with a little of everything that a job can be, and the time of it."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
@@ -30,6 +32,7 @@ from tenure.domain.job import Failure, NewJob, Parent, Progress
 from tenure.domain.names import HOUR, MINUTE
 from tenure.domain.states import Mode
 from tenure.stores.sql.sqlite import SqliteStore
+from tenure.stores.sql.sqlite.snapshot import SqliteSnapshot
 from tenure.testing.clock import ManualClock
 
 
@@ -100,3 +103,17 @@ class Everything:
         assert isinstance(reply, Claimed)
         assert reply.jobs
         return reply.jobs
+
+
+@contextmanager
+def everything_read(path: Path) -> Iterator[SqliteSnapshot]:
+    """A view of a store with a little of everything."""
+    made = Everything(path)
+
+    async def fill() -> None:
+        await made.fill()
+        await made.store.close()
+
+    asyncio.run(fill())
+    with made.store.snapshot() as opened:
+        yield opened

@@ -14,19 +14,12 @@ from tenure.domain.states import State
 from tenure.domain.store import Columns, Span
 from tenure.stores.sql.sqlite.scan import KNOWN
 from tenure.stores.sql.sqlite.snapshot import SqliteSnapshot
-from tests.stores.everything import Everything, id_of
+from tests.stores.everything import Everything, everything_read, id_of
 
 
 @pytest.fixture(scope="module")
 def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteSnapshot]:
-    made = Everything(tmp_path_factory.mktemp("scan") / "jobs.db")
-
-    async def fill() -> None:
-        await made.fill()
-        await made.store.close()
-
-    asyncio.run(fill())
-    with made.store.snapshot() as opened:
+    with everything_read(tmp_path_factory.mktemp("scan") / "jobs.db") as opened:
         yield opened
 
 

@@ -10,7 +10,7 @@ from tenure.domain.errors import NotReady
 from tenure.spark.java import java_home
 from tenure.spark.source import TenureSource
 
-OLDEST = (4, 1)
+OLDEST = (4, 2)
 """The Spark whose Python sources have everything that is used here."""
 
 NEEDED = {"spark.sql.python.filterPushdown.enabled": "true"}

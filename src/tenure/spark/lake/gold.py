@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tenure.spark.lake.schemas import (
+    BASE,
     COUNTS,
     FAILURES_TABLE,
     HOURLY_TABLE,
@@ -18,9 +19,6 @@ from tenure.spark.lake.schemas import (
     USAGE_TABLE,
 )
 from tenure.spark.lake.silver import LOST
-
-BASE = 1.02
-"""Buckets of latency grow by this: a value read back from the middle of its bucket is off by 1 % at most."""
 
 WINDOW = ("hour", "tenant", "queue", "job_type")
 _HOUR = "date_trunc('HOUR', at) as hour"

@@ -155,6 +155,8 @@ COUNTS = (
 )
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 MEASURES = ("wait", "run", "e2e")
+BASE = 1.02
+"""Buckets of latency grow by this: a value read back from the middle of its bucket is off by 1 % at most."""
 
 HOURLY_TABLE = LakeTable(
     "gold.hourly",

@@ -6,8 +6,7 @@ sum, at most 1 % off the true value either way.
 
 from collections.abc import Iterable, Mapping
 
-BASE = 1.02
-"""A bucket ends 2 % above where it starts."""
+from tenure.spark.lake.schemas import BASE
 
 
 def milliseconds(bucket: int) -> float:

@@ -16,35 +16,28 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from tenure.domain.errors import InvalidValue, StoreCorrupt
-from tenure.spark.lake.schemas import SLO, SLO_MS
+from tenure.spark.lake.schemas import (
+    COUNTS,
+    FAILURES_TABLE,
+    HOURLY_TABLE,
+    LATENCY_TABLE,
+    SLO,
+    SLO_MS,
+    USAGE_TABLE,
+)
 from tenure.spark.report.histogram import Histogram
+from tenure.spark.tables import TIME
 
 HOUR = timedelta(hours=1)
 
-TEXT, WHOLE, TIME = pa.string(), pa.int64(), pa.timestamp("us", tz="UTC")
-KEY = {"hour": TIME, "tenant": TEXT, "queue": TEXT, "job_type": TEXT}
-COUNTED = (
-    *("enqueued", "started", "succeeded", "failed", "cancelled", "expired", "retries", "released", "lease_losses"),
-    *("busy_ms", "slo_n", "slo_ok"),
-)
+COUNTED = (*COUNTS, "slo_n", "slo_ok")
 
-HOURLY = pa.schema({**KEY, **dict.fromkeys(COUNTED, WHOLE)})
-LATENCY = pa.schema({**KEY, "measure": TEXT, "bucket": pa.int32(), "n": WHOLE})
-FAILURES = pa.schema(
-    {
-        **KEY,
-        "error_family": TEXT,
-        "pattern": TEXT,
-        "n": WHOLE,
-        "final": WHOLE,
-        "example": TEXT,
-        "first_at": TIME,
-        "last_at": TIME,
-    }
-)
-USAGE = pa.schema({**KEY, "worker": TEXT, "busy_ms": WHOLE, "attempts": WHOLE})
-
-TABLES = {"hourly": HOURLY, "latency": LATENCY, "failures": FAILURES, "usage": USAGE}
+TABLES = {
+    "hourly": pa.schema([HOURLY_TABLE.columns.field(name) for name in (*HOURLY_TABLE.key, *COUNTED)]),
+    "latency": LATENCY_TABLE.columns,
+    "failures": FAILURES_TABLE.columns,
+    "usage": USAGE_TABLE.columns,
+}
 """The columns that are read of each table."""
 
 
