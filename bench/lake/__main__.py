@@ -65,10 +65,13 @@ def measured(folder: Path, events: int, backlog: int) -> Figures:
     for one in figures["more"]:
         say(f"  1 % more: {one['seconds']:.1f} s = {one['seconds'] / build['seconds']:.1%}; {one['parts']}")
     write_history(store, share, append=True, days=SHARE_DAYS)
-    fresh = built(store, lake)
+    fresh = built(store, lake, check=not backlog)
     say(
         f"  1 % more, a new process: {fresh['build']['seconds']:.1f} s after {fresh['session_seconds']} s for a session"
     )
+    if "check" in fresh:
+        check = fresh["check"]
+        say(f"  {check['rows']:,} rows of gold compared in {check['seconds']} s: {check['different'] or 'equal'}")
     return {**figures, "fresh": fresh}
 
 

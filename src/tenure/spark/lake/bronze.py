@@ -78,8 +78,8 @@ class _DayFile:
         self._rows = 0
         self._spans: dict[str, list[int | datetime]] = {"pos": [], "at": []}
 
-    def write(self, events: pa.Table) -> None:
-        self._writer.write_table(events)
+    def write(self, events: pa.RecordBatch) -> None:
+        self._writer.write_batch(events)
         self._rows += events.num_rows
         for name, edges in self._spans.items():
             found = pc.min_max(events[name]).as_py()
@@ -114,10 +114,10 @@ def _write(url: str, root: Path, run: str, after: int, until: int) -> list[dict[
     files: dict[str, _DayFile] = {}
     with ExitStack() as open_files, snapshot_store(url).snapshot() as snapshot:
         for batch in batches(snapshot.chunks(after, until)):
-            events = pa.Table.from_batches([batch])
-            days = pc.strftime(events["at"], "%Y-%m-%d")
-            for day in pc.unique(days).to_pylist():
-                if day not in files:
-                    files[day] = open_files.enter_context(_DayFile(root, run, day))
-                files[day].write(events.filter(pc.equal(days, day)))
+            days = batch["at"].cast(pa.date32())
+            for day in pc.unique(days):
+                name = day.as_py().isoformat()
+                if name not in files:
+                    files[name] = open_files.enter_context(_DayFile(root, run, name))
+                files[name].write(batch.filter(pc.equal(days, day)))
     return [file.row for file in files.values()]

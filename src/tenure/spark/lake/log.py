@@ -47,6 +47,11 @@ class File(msgspec.Struct, frozen=True):
         least, most = self.least.get(column), self.most.get(column)
         return least is None or most is None or (least <= last and most >= first)  # type: ignore[operator]
 
+    def within(self, column: str, first: Value, last: Value) -> bool:
+        """Whether every row that has the column surely has it between these two."""
+        least, most = self.least.get(column), self.most.get(column)
+        return least is not None and most is not None and least >= first and most <= last  # type: ignore[operator]
+
 
 class Log:
     """The state of one table at one version."""
@@ -142,9 +147,6 @@ class Log:
             )
         except CommitFailedError as error:
             raise LakeConflict(f"{self.root}: another process writes to this lake ({error})") from error
-
-    def _values(self, file: File) -> dict[str, str | None]:
-        return {self.table.partition: file.partition}
 
     # Upkeep
 
