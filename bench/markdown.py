@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 
 from bench import fairness, record
 from bench.record import ROOT, Figures
@@ -11,7 +12,7 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 
 INTRO = """# Benchmarks
 
-Written by `python -m bench --record` from `bench/results/`; don't edit it. Only ratios within one run carry over to
+Written by the commands that record, from `bench/results/`; don't edit it. Only ratios within one run carry over to
 another machine: a commit costs what its disk costs. No-op jobs, every answer after its COMMIT; one client process
 unless said otherwise.
 """
@@ -111,5 +112,61 @@ def worker(figures: Figures) -> str:
     return f"## The whole worker\n\n{about}\n{lines(head, rows)}{memory}{micros}{profile}"
 
 
-SECTIONS = (("bench", throughput), ("growth", growth), ("fairness", fair), ("worker", worker))
+def spark(figures: Figures) -> str:
+    read, written = figures["read"], figures["write"]
+    about = (
+        f"{read['jobs']:,} jobs read and {written['rows']:,} rows enqueued, on SQLite with `synchronous=FULL`, "
+        f"{_versions(read['versions'])}, `local[2]`. Medians of {read['runs']} interleaved runs, warm. *rows*: the "
+        "same source and sink with Python's values instead of Arrow. *keys*: each row is enqueued once, however often "
+        "it is written.\n"
+    )
+    tables = [
+        lines([head, "rows/s"], [[name, f"{rate:,}"] for name, rate in part["rates"].items()])
+        for head, part in (("reading", read), ("enqueueing", written))
+    ]
+    return f"## Spark\n\n{about}\n" + "\n".join(tables)
+
+
+def lake(figures: Figures) -> str:
+    head = ["history", "feed to gold s", "events/s", "peak MiB", "1 % more, running s", "of the build", "new process s"]
+    subjects = [(f"{int(size):,} events", one) for size, one in figures["sizes"].items()]
+    backlog = figures["backlog"]
+    subjects.append((f"{backlog['build']['events']:,}, {backlog['jobs']:,} of them open jobs", backlog))
+    rows: list[list[object]] = []
+    for name, one in subjects:
+        build, more = one["build"], median(part["seconds"] for part in one["more"])
+        rows.append(
+            [
+                name,
+                f"{build['seconds']:.0f}",
+                f"{build['events'] / build['seconds']:,.0f}",
+                f"{one['peak_mib']:,}",
+                f"{more:.1f}",
+                f"{more / build['seconds']:.1%}",
+                f"{one['fresh']['build']['seconds']:.0f} + {one['fresh']['session_seconds']:.0f}",
+            ]
+        )
+    largest = figures["sizes"][max(figures["sizes"], key=int)]
+    parts = [[name, f"{seconds:.1f}"] for name, seconds in largest["build"]["parts"].items()]
+    about = (
+        f"A synthetic history (`python -m bench.history`) in SQLite becomes a lake, {_versions(figures['versions'])}, "
+        "`local[*]`, each in a process of its own that begins cold. *peak*: Java and all Python processes, shared "
+        "memory counted once. *new process*: the sync, and the start of its session.\n"
+    )
+    where = f"\nWhere the time of the largest goes:\n\n{lines(['table', 's'], parts)}"
+    return f"## The lake\n\n{about}\n{lines(head, rows)}{where}"
+
+
+def _versions(versions: Figures) -> str:
+    return ", ".join(f"{name} {number}" for name, number in versions.items())
+
+
+SECTIONS = (
+    ("bench", throughput),
+    ("growth", growth),
+    ("fairness", fair),
+    ("worker", worker),
+    ("spark", spark),
+    ("lake", lake),
+)
 """Each record and what is written from it."""

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from bench import record, spark_read, spark_write
+from bench import markdown, record, spark_read, spark_write
 from bench.record import RESULTS
 from tenure.spark import session
 
@@ -27,6 +27,7 @@ def main() -> int:
         spark.stop()
     if options.record:
         record.write(RESULTS / "spark.json", "python -m bench.spark_rates --record", {"read": read, "write": written})
+        markdown.write(RESULTS, markdown.PAGE)
     return 0
 
 

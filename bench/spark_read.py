@@ -158,7 +158,7 @@ def _listing(url: str) -> int:
         app.sync.close()
 
 
-def _measure(parts: dict[str, Part], jobs: int, runs: int) -> list[Figures]:
+def _measure(parts: dict[str, Part], jobs: int, runs: int) -> dict[str, int]:
     seconds: dict[str, list[float]] = {name: [] for name in parts}
     for number in range(runs + 1):
         for name, part in parts.items():
@@ -167,13 +167,12 @@ def _measure(parts: dict[str, Part], jobs: int, runs: int) -> list[Figures]:
                 raise AssertionError(f"{name}: not every job was read")
             if number:
                 seconds[name].append(time.perf_counter() - started)
-    return [{"subject": name, "rows_a_second": round(jobs / median(times))} for name, times in seconds.items()]
+    return {name: round(jobs / median(times)) for name, times in seconds.items()}
 
 
 def show(figures: Figures, say: Say) -> None:
     versions = ", ".join(f"{name} {number}" for name, number in figures["versions"].items())
     say(f"\n  {figures['jobs']:,} jobs in SQLite, medians of {figures['runs']}; {versions}")
-    slowest = min(row["rows_a_second"] for row in figures["rates"])
-    for row in figures["rates"]:
-        rate = row["rows_a_second"]
-        say(f"  {row['subject']:<36}{rate:>10,} rows/s{rate / slowest:>7.1f}×")
+    slowest = min(figures["rates"].values())
+    for name, rate in figures["rates"].items():
+        say(f"  {name:<36}{rate:>10,} rows/s{rate / slowest:>7.1f}×")

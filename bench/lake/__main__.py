@@ -18,7 +18,7 @@ import deltalake
 import pyarrow
 import pyspark
 
-from bench import record
+from bench import markdown, record
 from bench.folder import on_disk
 from bench.history import write_history
 from bench.lake.build import SHARE_DAYS
@@ -102,6 +102,7 @@ def main() -> int:
     }
     if options.record:
         record.write(RESULTS / "lake.json", "python -m bench.lake --record", figures)
+        markdown.write(RESULTS, markdown.PAGE)
     return 0
 
 

@@ -3,7 +3,7 @@
 import threading
 from pathlib import Path
 
-PERIOD_SECONDS = 0.5
+PERIOD_SECONDS = 2.0
 
 
 class Watched:

@@ -15,9 +15,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+import tenure
 from bench.lake.check import differences
 from bench.lake.memory import tree
-from tenure.spark import enqueue, session
+from tenure.domain.errors import NotReady
+from tenure.spark import enqueue, register, session
 from tenure.spark.lake.log import Log
 from tenure.spark.lake.sync import Sync
 from tests.spark.conftest import SMALL
@@ -107,7 +109,19 @@ def cut(spark: SparkSession, store: Path, lake: Path) -> None:
     Sync(spark, f"sqlite:///{store}", lake).run()
 
 
-PARTS = {"sync": sync, "bulk": bulk, "cut": cut}
+def versions(spark: SparkSession, store: Path, lake: Path) -> None:
+    """A driver whose Tenure is another than its executors'."""
+    here = tenure.__version__
+    tenure.__version__ = "0.0.1"
+    try:
+        register(spark)
+    except NotReady as error:
+        print(str(error).replace(here, "VERSION"), flush=True)
+    finally:
+        tenure.__version__ = here
+
+
+PARTS = {"sync": sync, "bulk": bulk, "cut": cut, "versions": versions}
 
 
 def main() -> None:
