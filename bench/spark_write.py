@@ -111,6 +111,6 @@ async def _by_app(path: Path, rows: int, *, keyed: bool) -> None:
 
 def _check(path: Path, rows: int) -> None:
     with SqliteStore(path).snapshot() as snapshot:
-        found = sum(1 for page in snapshot.scan(JobFilter(), ("id",), limit=AT_ONCE) for _ in page)
+        found = sum(len(page["id"]) for page in snapshot.scan(JobFilter(), ("id",), limit=AT_ONCE))
     if found != rows:
         raise AssertionError(f"{found:,} jobs of {rows:,} rows")
