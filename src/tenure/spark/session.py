@@ -33,9 +33,15 @@ OURS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+JAVA = (
+    "-XX:+UseParallelGC",  # silver.jobs of 10 M events: 56 s instead of 66
+    "-XX:FreqInlineSize=120",  # with the next two, 4 M events: 44 s spent compiling instead of 74, all of it 114 s
+    "-XX:InlineSmallCode=1200",  # instead of 128; what is compiled runs no slower
+    "-XX:MaxInlineLevel=9",
+)
 ON_ONE_MACHINE = {
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",  # silver.jobs of 10 M events: 56 s instead of 66
+    "spark.driver.extraJavaOptions": " ".join(JAVA),
     "spark.driver.host": "127.0.0.1",
 }
 

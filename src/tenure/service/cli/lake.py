@@ -79,7 +79,7 @@ def _add_sync(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--slo", type=seconds, metavar="SECONDS", help="a job's way from due to done (default: 60)")
     parser.add_argument("--accept-gap", action="store_true", help="go on where retention took events before they came")
-    parser.add_argument("--batch", type=positive, metavar="MIB", help="of the feed at once (default: 256)")
+    parser.add_argument("--batch", type=positive, metavar="MIB", help="of the feed at once (default: 512)")
     _add_spark(parser)
     add_store(parser)
 
