@@ -12,7 +12,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import functions as F
 
 from tenure.domain.errors import EventsLost, InvalidValue
 from tenure.spark.lake import bronze, gold, silver
@@ -41,7 +42,7 @@ from tenure.spark.opening import snapshot_store
 BATCH_BYTES = 512 * 1024 * 1024
 """Of the feed, at once: about two million events. Half of it: 10 M in 237 s instead of 224. A heap of 1 GiB will do."""
 FEW_OPEN = 50_000
-"""Open jobs that are simply all folded anew; of more, only the files that new events touch."""
+"""Open jobs that are simply all folded anew; of more, only those that new events touch."""
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -177,18 +178,32 @@ class Sync:
         log.commit(until, add=self._write(log, rows), remove=open_files)
 
     def _jobs(self, log: Log, events: Log, after: int, until: int) -> None:
-        """Jobs that go on waiting are put apart, so that the next sync can leave their files alone."""
-        new = self._new(events, after, until)
-        open_files = self._touched(log, [file for file in log.files if file.partition in (OPEN, QUIET)], new)
-        rows = silver.jobs(new, self._rows(log, open_files))
-        part = f"if(finished_at is null and not touched, '{QUIET}', {log.table.value})"
-        log.commit(until, add=self._write(log, rows, part), remove=open_files)
+        """Jobs that go on waiting are put apart, so that the next sync can leave their files alone.
 
-    def _touched(self, log: Log, files: Sequence[File], new: DataFrame) -> list[File]:
-        """The files that hold an open job of which something is new; all of them if they hold few jobs."""
-        if sum(file.rows for file in files) <= FEW_OPEN:
-            return list(files)
+        Of many open jobs those with nothing new are copied as they are: with a million of them, and 5,000 touched,
+        this took 5.6 s where folding all of them took 10.5.
+        """
+        new = self._new(events, after, until)
+        open_files = [file for file in log.files if file.partition in (OPEN, QUIET)]
+        copied: list[File] = []
+        if sum(file.rows for file in open_files) <= FEW_OPEN:
+            rows = silver.jobs(new, self._rows(log, open_files))
+        else:
+            keys = self._keys(new)
+            open_files = self._touched(log, open_files, keys)
+            known = self._rows(log, open_files)
+            rows = silver.jobs(new, known.join(keys, list(JOBS_TABLE.key), "leftsemi"))
+            copied = self._write_to(log, known.join(keys, list(JOBS_TABLE.key), "leftanti"), QUIET)
+        part = f"if(finished_at is null and not touched, '{QUIET}', {log.table.value})"
+        log.commit(until, add=[*self._write(log, rows, part), *copied], remove=open_files)
+
+    def _keys(self, new: DataFrame) -> DataFrame:
+        """The jobs that events touch. Of a batch as large as ours at most, they fit into the memory of each task."""
         keys = new.where("job_id is not null").select(*JOBS_TABLE.key).distinct()
+        return F.broadcast(keys) if self._batch_bytes <= BATCH_BYTES else keys
+
+    def _touched(self, log: Log, files: Sequence[File], keys: DataFrame) -> list[File]:
+        """The files that hold an open job of which something is new, and those that are too small to be left alone."""
         known = self._rows(log, files).select(*JOBS_TABLE.key, "_metadata.file_name")
         names = {
             row[0]
@@ -264,11 +279,18 @@ class Sync:
         return rows_of(self._spark, log, files)
 
     def _write(self, log: Log, rows: DataFrame, part: str | None = None) -> list[File]:
-        """Puts rows into files that the log doesn't know yet."""
+        """Puts rows into files that the log doesn't know yet, each into its partition."""
+        partition = f"{part or log.table.value} as {log.table.partition}"
+        writer = rows.selectExpr(*_columns(log), partition).write.partitionBy(log.table.partition)
+        return self._written(log, writer)
+
+    def _write_to(self, log: Log, rows: DataFrame, partition: str) -> list[File]:
+        """The same for rows of one partition, which Spark then needn't sort by it."""
+        return self._written(log, rows.selectExpr(*_columns(log)).write, f"{log.table.partition}={partition}")
+
+    def _written(self, log: Log, writer: DataFrameWriter, folder: str = "") -> list[File]:
         run = log.root / f"run={uuid4().hex}"
-        columns = (f"`{name}`" for name in log.table.columns.names)
-        partitioned = rows.selectExpr(*columns, f"{part or log.table.value} as {log.table.partition}")
-        partitioned.write.partitionBy(log.table.partition).parquet(str(run))
+        writer.parquet(str(run / folder))
         files = list(written(log.root, run, log.table))
         if not files:
             shutil.rmtree(run, ignore_errors=True)
@@ -297,6 +319,10 @@ def rows_of(spark: SparkSession, log: Log, files: Sequence[File]) -> DataFrame:
     """The rows of some files. Columns that came later than a file are null in it."""
     schema = log.table.spark
     return spark.read.schema(schema).parquet(*log.paths(files)) if files else spark.createDataFrame([], schema)
+
+
+def _columns(log: Log) -> list[str]:
+    return [f"`{name}`" for name in log.table.columns.names]
 
 
 def _within(column: str, first: Value, last: Value) -> str:
