@@ -146,14 +146,14 @@ def lake(figures: Figures) -> str:
                 f"{one['fresh']['build']['seconds']:.0f} + {one['fresh']['session_seconds']:.0f}",
             ]
         )
-    largest = figures["sizes"][max(figures["sizes"], key=int)]
-    parts = [[name, f"{seconds:.1f}"] for name, seconds in largest["build"]["parts"].items()]
+    most = max(figures["sizes"], key=int)
+    parts = [[name, f"{seconds:.1f}"] for name, seconds in figures["sizes"][most]["build"]["parts"].items()]
     about = (
         f"A synthetic history (`python -m bench.history`) in SQLite becomes a lake, {_versions(figures['versions'])}, "
         "`local[*]`, each in a process of its own that begins cold. *peak*: Java and all Python processes, shared "
         "memory counted once. *new process*: the sync, and the start of its session.\n"
     )
-    where = f"\nWhere the time of the largest goes:\n\n{lines(['table', 's'], parts)}"
+    where = f"\nWhere the time of {int(most):,} events goes:\n\n{lines(['table', 's'], parts)}"
     return f"## The lake\n\n{about}\n{lines(head, rows)}{where}"
 
 

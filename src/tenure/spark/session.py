@@ -33,12 +33,9 @@ OURS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-JAVA = (
-    "-XX:+UseParallelGC",  # silver.jobs of 10 M events: 56 s instead of 66
-    "-XX:FreqInlineSize=120",  # with the next two, 4 M events: 44 s spent compiling instead of 74, all of it 114 s
-    "-XX:InlineSmallCode=1200",  # instead of 128; what is compiled runs no slower
-    "-XX:MaxInlineLevel=9",
-)
+JAVA = ("-XX:+UseParallelGC", "-XX:FreqInlineSize=120", "-XX:InlineSmallCode=1200", "-XX:MaxInlineLevel=9")
+"""A collector for throughput: silver.jobs of 10 M events took 56 s instead of 66. And less inlining: of 4 M events Java
+compiled for 43 s instead of 74, they took 114 s instead of 128, and what it had compiled was no slower."""
 ON_ONE_MACHINE = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.extraJavaOptions": " ".join(JAVA),
