@@ -34,7 +34,7 @@ PARTS: tuple[tuple[str, str], ...] = (
     ("tenure/engine/", "engine: arguments, context"),
     ("tenure/codecs/", "codecs"),
     ("tenure/domain/", "store: rules of the domain"),
-    ("tenure/stores/sql/sqlite/hot.py", "store: rules of the domain"),
+    ("tenure/stores/sql/hot.py", "store: rules of the domain"),
     ("tenure/stores/sql/sqlite/writer.py", "store: begin and commit, with the disk"),
     ("tenure/stores/", "store: statements and rows"),
     ("/asyncio/", "asyncio: tasks and their steps"),

@@ -102,9 +102,11 @@ def test_wrong_usage_is_2_and_says_what_is_wrong(cli: Cli, shop: Shop, argv: lis
 @pytest.mark.parametrize(
     ("url", "said", "code"),
     [
-        ("jobs.db", "give memory:// or sqlite:///path", 2),
+        ("jobs.db", "give memory://, sqlite:///path", 2),
         ("mysql://host/db", "no store is known for mysql://", 2),
-        ("postgresql://host/db", "needs the extra 'postgres'", 2),
+        ("redis://host/0", "needs the extra 'redis'", 2),
+        ("postgresql://127.0.0.1:1/db", "connection failed", 3),
+        ("postgresql://127.0.0.1:1/db?schema=x'y", "schema", 2),
         ("sqlite:///", "name the file", 2),
         ("sqlite:////no/such/folder/jobs.db", "its folder doesn't exist", 3),
         ("sqlite:////proc/version", "", 3),
@@ -147,7 +149,7 @@ def test_a_file_of_another_program(cli: Cli, shop: Shop) -> None:
         "mysql://me:hunter2@host/db",
         "sqlite://me:hunter2@host/db",
         "mysql://host/db?sslpassword=hunter2",
-        "postgresql://me:hunter2@host/db",
+        "postgresql://me:hunter2@host/db?schema=No",
         "mysql://me:hun%74er2@host/db?token=hunter2",
     ],
 )

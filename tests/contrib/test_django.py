@@ -48,7 +48,7 @@ WRONG = {
     "{'APP': 'mysite.jobs:queue'}": "TENURE['APP']: module 'mysite.jobs' has no 'queue': it has app",
     "{'APP': 'mysite.settings:USE_TZ'}": "TENURE['APP']: mysite.settings:USE_TZ is a bool, not a Tenure(...)",
     "{'URL': ''}": "TENURE['URL'] is '': give TENURE = ",
-    "{'URL': 'jobs.db'}": "TENURE['URL']: url 'jobs.db': give memory:// or sqlite:///path/to/jobs.db",
+    "{'URL': 'jobs.db'}": "TENURE['URL']: url 'jobs.db': give memory://, sqlite:///path/to/jobs.db or postgresql://host/db",
     "{'URL': 'carrot://patch'}": "TENURE['URL']: url 'carrot://patch': no store is known for carrot://",
 }
 

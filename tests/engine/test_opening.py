@@ -37,7 +37,8 @@ def test_a_file_is_named_by_its_path(url: str, path: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "redis", "rediss", "valkey"])
-def test_a_missing_extra_is_named(scheme: str) -> None:
+def test_a_missing_extra_is_named(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "find_spec", lambda name: None)
     with pytest.raises(Unsupported, match=rf"{scheme}:// needs the extra '(postgres|redis)': pip install 'tenure\["):
         open_store(f"{scheme}://user:secret@host/db")
 
@@ -45,9 +46,9 @@ def test_a_missing_extra_is_named(scheme: str) -> None:
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("", "give memory:// or sqlite:///path/to/jobs.db"),
+        ("", "give memory://, sqlite:///path/to/jobs.db or postgresql://host/db"),
         ("jobs.db", "url 'jobs.db': give memory://"),
-        ("sqlite:jobs.db", "give memory:// or sqlite:///"),
+        ("sqlite:jobs.db", "give memory://, sqlite:///"),
         ("mysql://localhost/db", "no store is known for mysql://; known are memory, sqlite"),
         ("://x", "no store is known for ://"),
         ("memory://name", "a memory store has no name"),
@@ -60,6 +61,10 @@ def test_a_missing_extra_is_named(scheme: str) -> None:
         ("sqlite:///jobs.db?mode=ro", "no options are known for a file"),
         ("sqlite:///jobs.db#x", "no options are known for a file"),
         ("http://[::1", "no store is known for http://"),
+        ("postgresql://host/db?schema=Shop", "schema 'Shop': give up to 48 of a-z, 0-9 and _"),
+        ("postgresql://host/db?schema=", "schema ''"),
+        ("postgresql://host/db?schema=1st", "not beginning with a digit"),
+        ("postgresql://host/db?nonsense=1", 'invalid URI query parameter: "nonsense"'),
     ],
 )
 def test_a_url_that_names_no_store_says_what_to_give(url: str, says: str) -> None:
@@ -88,7 +93,8 @@ def test_what_is_no_url_is_refused(url: Any) -> None:
         "sqlite:///jobs.db?key=hunter2",
         "memory://user:hunter2@host",
         "redis://user:hunter2@host",
-        "postgresql://user:hunter2@host/db",
+        "postgresql://user:hunter2@host/db?schema=No",
+        "postgresql://user:hunter2@host/db?nonsense=1",
     ],
 )
 def test_a_password_is_never_shown(url: str) -> None:

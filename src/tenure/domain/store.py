@@ -162,6 +162,9 @@ class JoiningStore(Store, Protocol):
     def enqueue_in(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
         """Enqueues in the transaction that the caller has open, in the caller's thread."""
 
+    async def enqueue_in_async(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
+        """The same from the event loop that the connection may belong to."""
+
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         """A transaction for a handler's writes and the end of its lease."""
 

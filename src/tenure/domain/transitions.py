@@ -489,12 +489,12 @@ def apply(command: Command, job: Job, argument: Any, now: Ms) -> Step:
     """Moves `job` by one row of the table. The caller has checked the row's guard; the states are checked here.
 
     A row that would be left from a wrong state, or would end in one it doesn't name, is a bug in Tenure and raises
-    `AssertionError` before anything is stored.
+    `AssertionError` before anything is stored. A job's times never go back, whatever the clock does.
     """
     rule = TABLE[command]
     if job.state not in rule.sources and command is not Command.ENQUEUE:
         raise AssertionError(f"{command} of a job that is {job.state}")
-    step = rule.effect(job, argument, now)
+    step = rule.effect(job, argument, max(now, job.updated_at))
     if step.job.state not in rule.targets or (step.event is not None and step.event.kind not in rule.events):
         raise AssertionError(f"{command} led from {job.state} to {step.job.state}")
     return step

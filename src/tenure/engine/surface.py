@@ -36,7 +36,7 @@ from tenure.engine.listing import Listing
 from tenure.engine.options import CALL_OPTIONS, Options, check_names, new_job
 from tenure.engine.queue import Queue
 from tenure.engine.schedules import CatchUp, Schedule, Schedules, When
-from tenure.engine.transactions import enqueue_joined
+from tenure.engine.transactions import enqueue_joined, enqueue_joined_async
 
 if TYPE_CHECKING:
     from tenure.engine.app import Tenure
@@ -107,22 +107,16 @@ class Surface:
         ]
 
     async def _put_in(self, options: Sequence[Options], jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
-        return self._joined(options, jobs) or await (await self._app.enqueuer()).enqueue(jobs)
-
-    def _joined(self, options: Sequence[Options], jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
-        """Jobs for the user's own transaction, which never leave together with others'; empty when there are none."""
-        connections = [given.get("connection") for given in options]
-        if all(connection is None for connection in connections):
-            return []
-        if len(jobs) > 1:
-            raise InvalidValue("connection: enqueue such jobs one by one")
-        return [enqueue_joined(self._app.made(), connections[0], jobs[0])]
+        connection = _connection_of(options)
+        if connection is None:
+            return await (await self._app.enqueuer()).enqueue(jobs)
+        return await enqueue_joined_async(self._app.made(), connection, jobs[0])
 
     def enqueue_here(self, call: Call[R]) -> Handle[R]:
         """Enqueues in the user's transaction, in this very thread."""
         home = self._home_of(checked(call).options)
         job = to_enqueue_here(self._app, call.new_job(self._app, home.tenant_name))
-        (reply,) = self._joined([call.options], [job])
+        (reply,) = enqueue_joined(self._app.made(), _connection_of([call.options]), job)
         if isinstance(reply, Refused):
             raise reply
         return Handle(home, reply.id, call.definition, reply.created)
@@ -343,3 +337,11 @@ class Surface:
     def queue(self, name: str) -> Queue:
         """A queue of this tenant, to configure, pause and resume."""
         return Queue(self.store, self._tenant, name)
+
+
+def _connection_of(options: Sequence[Options]) -> Any:
+    """The user's connection, if there is one: such a job never leaves together with others."""
+    connections = [given.get("connection") for given in options]
+    if len(connections) > 1 and any(connection is not None for connection in connections):
+        raise InvalidValue("connection: enqueue such jobs one by one")
+    return connections[0] if connections else None

@@ -28,10 +28,14 @@ def joining(store: Store) -> JoiningStore:
     return cast(JoiningStore, store)
 
 
-def enqueue_joined(store: Store, connection: Any, job: NewJob) -> Enqueued | Refused:
+def enqueue_joined(store: Store, connection: Any, job: NewJob) -> list[Enqueued | Refused]:
     """Enqueues in the caller's open transaction, in the caller's thread."""
-    (reply,) = joining(store).enqueue_in(connection, [job])
-    return reply
+    return joining(store).enqueue_in(connection, [job])
+
+
+async def enqueue_joined_async(store: Store, connection: Any, job: NewJob) -> list[Enqueued | Refused]:
+    """Enqueues in the caller's open transaction, whose connection may belong to the caller's event loop."""
+    return await joining(store).enqueue_in_async(connection, [job])
 
 
 def refuse_connection(options: "Options", where: str) -> None:

@@ -70,7 +70,7 @@ class ModelStore(ABC):
         """Runs a part that changes nothing, on one consistent view."""
 
     async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[Enqueued | Refused]:
-        _batch("jobs", jobs)
+        check_batch("jobs", jobs)
         (replies,) = await self._write(lambda unit: model.enqueue(unit, jobs, atomic))
         return cast(list[Enqueued | Refused], replies)
 
@@ -79,24 +79,24 @@ class ModelStore(ABC):
         return cast(Claimed | Refused, reply)
 
     async def renew(self, renewals: Sequence[Renewal]) -> list[Renewed | Refused]:
-        _batch("renewals", renewals)
+        check_batch("renewals", renewals)
         (replies,) = await self._write(lambda unit: model.renew(unit, renewals))
         return cast(list[Renewed | Refused], replies)
 
     async def settle(self, settlements: Sequence[Settle]) -> list[Settled | Refused]:
-        _batch("settlements", settlements)
+        check_batch("settlements", settlements)
         (replies,) = await self._write(lambda unit: self._settle(unit, settlements))
         return cast(list[Settled | Refused], replies)
 
     async def exchange(self, settlements: Sequence[Settle], request: Claim) -> Exchanged:
-        _batch("settlements", settlements)
+        check_batch("settlements", settlements)
         settled, claimed = await self._write(
             lambda unit: self._settle(unit, settlements), lambda unit: self._claim(unit, request)
         )
         return Exchanged(settled, claimed)
 
     async def command(self, commands: Sequence[AnyCommand]) -> list[CommandReply | Refused]:
-        _batch("commands", commands)
+        check_batch("commands", commands)
         (replies,) = await self._write(lambda unit: model.command(unit, commands))
         return cast(list[CommandReply | Refused], replies)
 
@@ -113,7 +113,7 @@ class ModelStore(ABC):
         return cast(Purged | Refused | None, reply)
 
     async def get(self, refs: Sequence[Ref], *, explain: bool = False) -> list[JobView | Refused]:
-        _batch("refs", refs)
+        check_batch("refs", refs)
         return await self._read(lambda unit: read.get(unit, refs, explain))
 
     async def query(self, where: JobFilter, *, after: str | None = None, limit: int = 100) -> JobPage:
@@ -159,6 +159,7 @@ class ModelStore(ABC):
         return cast(int | Refused, reply)
 
 
-def _batch(field: str, items: Sequence[Any]) -> None:
+def check_batch(field: str, items: Sequence[Any]) -> None:
+    """Raises `InvalidValue` for a call with too many items."""
     if len(items) > names.MAX_BATCH:
         raise InvalidValue(f"{field}: {len(items)} in one call, at most {names.MAX_BATCH} are allowed")

@@ -164,6 +164,9 @@ class MemoryTables:
     def meta(self) -> Meta:
         return self._meta
 
+    def next_seq(self, last: int) -> int:
+        return last + 1
+
     def jobs(self, refs: Sequence[Ref]) -> dict[Ref, Job]:
         return _some(self._jobs, refs)
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from urllib.parse import quote, unquote
 
 from tenure.domain.errors import InvalidValue, Unsupported
@@ -10,7 +11,7 @@ from tenure.domain.store import Store
 
 GROUP = "tenure.stores"
 
-COMING = {"postgresql": "postgres", "postgres": "postgres", "redis": "redis", "rediss": "redis", "valkey": "redis"}
+COMING = {"redis": "redis", "rediss": "redis", "valkey": "redis"}
 """Schemes that an extra will bring."""
 
 
@@ -20,13 +21,17 @@ def open_store(url: str) -> Store:
         raise InvalidValue(f"url: give a string, not {type(url).__name__}")
     scheme, separator, _ = url.partition("://")
     if not separator:
-        raise InvalidValue(f"url {_shown(url)!r}: give memory:// or sqlite:///path/to/jobs.db")
+        raise InvalidValue(f"url {_shown(url)!r}: give memory://, sqlite:///path/to/jobs.db or postgresql://host/db")
     make = _SCHEMES.get(scheme) or _registered(scheme)
     if make is not None:
         return make(url)
     if scheme in COMING:
-        raise Unsupported(f"{scheme}:// needs the extra {COMING[scheme]!r}: pip install 'tenure[{COMING[scheme]}]'")
+        raise _without(scheme, COMING[scheme])
     raise InvalidValue(f"url {_shown(url)!r}: no store is known for {scheme}://; known are {', '.join(_SCHEMES)}")
+
+
+def _without(scheme: str, extra: str) -> Unsupported:
+    return Unsupported(f"{scheme}:// needs the extra {extra!r}: pip install 'tenure[{extra}]'")
 
 
 def absolute(url: str) -> str:
@@ -63,6 +68,14 @@ def _sqlite(url: str) -> Store:
     return SqliteStore(_path(url))
 
 
+def _postgres(url: str) -> Store:
+    if find_spec("psycopg") is None:
+        raise _without(url.partition("://")[0], "postgres")
+    from tenure.stores.sql.postgres import PostgresStore
+
+    return PostgresStore(url)
+
+
 def _path(url: str) -> str:
     """The file that a sqlite:// URL names."""
     place, options, _ = url.removeprefix("sqlite://").partition("?")
@@ -89,4 +102,9 @@ def _registered(scheme: str) -> Callable[[str], Store] | None:
     return None
 
 
-_SCHEMES: dict[str, Callable[[str], Store]] = {"memory": _memory, "sqlite": _sqlite}
+_SCHEMES: dict[str, Callable[[str], Store]] = {
+    "memory": _memory,
+    "sqlite": _sqlite,
+    "postgresql": _postgres,
+    "postgres": _postgres,
+}

@@ -68,6 +68,9 @@ class Tables(Protocol):
 
     def meta(self) -> Meta: ...
 
+    def next_seq(self, last: int) -> int:
+        """The arrival number that comes after `last`, the one given out before."""
+
     # Point reads. Absent keys are absent from the answer.
 
     def jobs(self, refs: Sequence[Ref]) -> dict[Ref, Job]: ...

@@ -117,6 +117,15 @@ class Unit:
             binding = self._read_bindings[key]
         return binding if binding is not None and binding.live(self.now) else None
 
+    def held_binding(self, key: BindingKey) -> Binding | None:
+        """Whoever held the key when it was read, be it past its time."""
+        self.fetch_bindings([key])
+        return self._read_bindings[key]
+
+    def known_children(self, parent: Ref) -> set[str]:
+        """The children that this unit read or tied itself."""
+        return {edge.child for edge in self._read_from.get(parent, ())} | self._by_parent.get(parent, set())
+
     def has_children(self, parent: Ref) -> bool:
         """Whether an edge leaves the job."""
         if parent not in self._by_parent and self._read_from.get(parent) == []:
@@ -177,7 +186,7 @@ class Unit:
     # Changing
 
     def next_seq(self) -> int:
-        self.meta = replace(self.meta, seq=self.meta.seq + 1)
+        self.meta = replace(self.meta, seq=self.tables.next_seq(self.meta.seq))
         return self.meta.seq
 
     def add(self, step: Step, payload: bytes) -> None:
@@ -227,6 +236,16 @@ class Unit:
         """A store moved jobs to their end by its own way; waiters are told all the same."""
         self._freed.update(queues)
         self._ended.extend(refs)
+
+    @property
+    def ended_parents(self) -> list[Ref]:
+        """Jobs that this unit brought to their end: whoever waits for them must hear of it."""
+        moved = (ref for ref, job in self.after.items() if job.state.terminal and self._was_open(ref))
+        return [*moved, *self._ended]
+
+    def _was_open(self, ref: Ref) -> bool:
+        before = self.before[ref]
+        return before is not None and not before.state.terminal
 
     def emit(self, event: Event) -> None:
         self.events_of(event.tenant).append(event)

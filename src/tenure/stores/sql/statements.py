@@ -1,20 +1,85 @@
-"""Statements as files: `-- name: x` begins one, comments stay with it, a blank line before the next ends it."""
+"""Statements as files: `-- name: x` begins one, comments stay with it, a blank line before the next ends it.
+
+One text for every dialect wherever that is possible (the folder `statements` here), and a folder of its own for what a
+dialect does better in its own way. The common text names tables as `tenure.job`, parameters as `$1`, and many rows of
+parameters by one of three words, each followed by columns and types:
+
+    FROM @keys(tenant text, id text)   the rows themselves, as `want`
+    @rows(seq bigint, body bytea)      what an INSERT takes
+    (tenant, id) @each(...)            whichever a DELETE is to find
+"""
 
 import re
+from collections.abc import Callable
 from importlib import resources
 
+import msgspec
+
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_MANY = re.compile(r"@(keys|rows|each)\(([^)]*)\)")
 
 
-def load(package: str, *files: str) -> dict[str, str]:
-    """The named statements of a package's `statements` folder."""
-    folder = resources.files(package) / "statements"
-    found: dict[str, str] = {}
-    for file in files:
-        text = (folder / f"{file}.sql").read_text(encoding="utf-8")
-        parts = _NAME.split(text)[1:]
-        for name, body in zip(parts[::2], parts[1::2], strict=True):
-            if name in found:
-                raise AssertionError(f"two statements are named {name}")
-            found[name] = body.strip()
+class Statement(msgspec.Struct, frozen=True):
+    """A statement as its driver wants it, and the types of the columns that come as arrays."""
+
+    text: str
+    types: tuple[str, ...] = ()
+    exact: str = ""
+    """The same, failing (with a division by zero) unless it changes as many rows as its last parameter says."""
+
+
+Dialect = Callable[[str], Statement]
+"""Makes a driver's statement of the common text."""
+
+
+def load(package: str, dialect: Dialect) -> dict[str, Statement]:
+    """The common statements and those of a package's own `statements` folder."""
+    found: dict[str, Statement] = {}
+    for folder in (__package__ or "", package):
+        for file in sorted((resources.files(folder) / "statements").iterdir(), key=lambda file: file.name):
+            parts = _NAME.split(file.read_text(encoding="utf-8"))[1:]
+            for name, body in zip(parts[::2], parts[1::2], strict=True):
+                if name in found:
+                    raise AssertionError(f"two statements are named {name}")
+                found[name] = dialect(body.strip())
     return found
+
+
+def _columns(given: str) -> list[tuple[str, str]]:
+    return [(name, kind) for name, kind in (column.split() for column in given.split(","))]
+
+
+def sqlite(text: str) -> Statement:
+    """Many keys are one JSON array; many rows are one statement run for each of them."""
+
+    def many(found: re.Match[str]) -> str:
+        marks = f"({', '.join('?' for _ in _columns(found[2]))})"
+        return {"keys": "json_each(?1) AS want", "rows": f"VALUES {marks}", "each": f"= {marks}"}[found[1]]
+
+    keys = next((_columns(found[2]) for found in _MANY.finditer(text) if found[1] == "keys"), [])
+    for at, (name, _) in enumerate(keys):
+        text = text.replace(f"want.{name}", f"json_extract(want.value, '$[{at}]')")
+    text = _MANY.sub(many, text).replace("tenure.", "")
+    return Statement(re.sub(r"\$(\d+)", r"?\1", text))
+
+
+def postgres(schema: str) -> Dialect:
+    """Many keys or rows are one array for each column."""
+
+    def dialect(text: str) -> Statement:
+        found = _MANY.search(text)
+        columns = [] if found is None else _columns(found[2])
+        arrays = ", ".join(f"${at}::{kind}[]" for at, (_, kind) in enumerate(columns, 1))
+        named = ", ".join(name for name, _ in columns)
+        forms = {
+            "keys": f"unnest({arrays}) AS want ({named})",
+            "rows": f"SELECT * FROM unnest({arrays}) AS new ({named})",
+            "each": f"= ANY ({arrays})" if len(columns) == 1 else f"IN (SELECT * FROM unnest({arrays}))",
+        }
+        text = _MANY.sub(lambda one: forms[one[1]], text).replace("tenure.", f"{schema}.")
+        count = f"SELECT 1 / (count(*) = ${len(columns) + 1})::int FROM changed"
+        return Statement(
+            text, tuple(kind for _, kind in columns), f"WITH changed AS (\n{text}\nRETURNING 1\n)\n{count}"
+        )
+
+    return dialect

@@ -5,7 +5,7 @@ exactly; old cursors are kept and read again, for nothing may ever appear before
 """
 
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from traceback import walk_tb
 from typing import Any
 
@@ -15,8 +15,8 @@ from tenure.domain.calls import Claimed, ClaimedJob, DumpItem, EventPage, Exchan
 from tenure.domain.errors import CursorExpired, Refused, TenureError
 from tenure.domain.event import Event
 from tenure.domain.job import Job
-from tenure.domain.model.tables import Meta
-from tenure.domain.store import Store
+from tenure.domain.model.transfer import KINDS
+from tenure.domain.store import ClockFloor, Store
 from tenure.stores.memory import MemoryStore
 from tenure.testing.checker import Checker, Violation
 from tenure.testing.clock import ManualClock
@@ -59,6 +59,8 @@ class Lockstep:
         self.bookmarks: dict[str | None, list[Bookmark]] = defaultdict(list)
         """Per tenant; None is the store-wide feed."""
         self._heads: tuple[str | None, str | None] = (None, None)
+        self.floor = ClockFloor.STORE
+        """What never goes back in the store under test when the clock does."""
         self._processes = 0
         self.other: Store | None = None
         """A second client, as from another process."""
@@ -67,6 +69,7 @@ class Lockstep:
         self.model: Store = MemoryStore(clock=self.clock)
         await self.model.migrate()
         self.raw = await self.factory.create(self.clock)
+        self.floor = self.raw.capabilities.clock_floor
         self.store = self.client = self.recorded(self.raw)
 
     def recorded(self, store: Store) -> Store:
@@ -171,8 +174,9 @@ class Lockstep:
     async def compare_dumps(self, limit: int) -> tuple[list[DumpItem], list[DumpItem]]:
         """What both frozen stores keep, the same."""
         wanted, got = await dump(self.model, limit), await dump(self.store, limit)
-        if dump_order(wanted) != dump_order(got):
-            raise Divergence("dump", difference(dump_order(wanted), dump_order(got)))
+        ours, theirs = dump_order(wanted, self.floor), dump_order(got, self.floor)
+        if ours != theirs:
+            raise Divergence("dump", difference(ours, theirs))
         return wanted, got
 
     async def transfer(self, items: list[DumpItem], batch: int) -> None:
@@ -187,8 +191,9 @@ class Lockstep:
             await load(fresh, items[start : start + batch])
         await load(target, items)
         copied = await dump(target, PAGE)
-        if dump_order(copied) != dump_order(items):
-            raise Divergence("load", difference(dump_order(items), dump_order(copied)))
+        ours, theirs = dump_order(items, self.floor), dump_order(copied, self.floor)
+        if ours != theirs:
+            raise Divergence("load", difference(ours, theirs))
         await self.close_other()
         await self.factory.destroy(self.raw)
         self.raw, self.store, self.client = fresh, target, target
@@ -258,16 +263,32 @@ async def load(store: Store, items: list[DumpItem]) -> None:
         raise Divergence("load", f"{len(items)} items into an empty frozen store: {loaded!r}")
 
 
-def dump_order(items: list[DumpItem]) -> list[tuple[str, bytes]]:
-    """A dump by content: its order is the store's own, and so is whether it is being loaded."""
-    return sorted((item.kind, _steady(item)) for item in items)
+def dump_order(items: list[DumpItem], floor: ClockFloor = ClockFloor.STORE) -> list[tuple[str, Any]]:
+    """A dump by content. Its order is the store's own, and so are whether it is being loaded, the gaps in its numbers,
+    and the mark of a store whose clock has no floor but its jobs' times.
+    """
+    values = [(item.kind, msgspec.msgpack.decode(item.body, type=KINDS[item.kind])) for item in items]
+    arrived = _ranks(value.spec.seq for kind, value in values if kind == "job")
+    listed = _ranks(value[0] for kind, value in values if kind == "cascade")
+    mark = {} if floor is ClockFloor.STORE else {"mark": 0}
+    ordered: list[tuple[str, Any]] = []
+    for kind, value in values:
+        match kind:
+            case "meta":
+                value = msgspec.structs.replace(value, loading=False, seq=0, cascade_head=0, **mark)
+            case "job":
+                spec = msgspec.structs.replace(value.spec, seq=arrived[value.spec.seq])
+                value = msgspec.structs.replace(value, spec=spec)
+            case "edge":
+                value = msgspec.structs.replace(value, child_seq=arrived[value.child_seq])
+            case "cascade":
+                value = (listed[value[0]], value[1])
+        ordered.append((kind, value))
+    return sorted(ordered, key=lambda one: (one[0], msgspec.msgpack.encode(one[1])))
 
 
-def _steady(item: DumpItem) -> bytes:
-    if item.kind != "meta":
-        return item.body
-    meta = msgspec.msgpack.decode(item.body, type=Meta)
-    return msgspec.msgpack.encode(msgspec.structs.replace(meta, loading=False))
+def _ranks(numbers: Iterable[int]) -> dict[int, int]:
+    return {number: rank for rank, number in enumerate(sorted(numbers), 1)}
 
 
 def by_tenant(events: list[Event]) -> dict[str, list[Event]]:

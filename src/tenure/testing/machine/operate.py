@@ -10,7 +10,7 @@ from tenure.domain.store import FEED_TOPIC, queue_topic
 from tenure.testing.machine import values
 from tenure.testing.machine.dice import Dice
 from tenure.testing.machine.lockstep import Divergence, difference, without_seq
-from tenure.testing.machine.rules import rule
+from tenure.testing.machine.rules import rule, standing_still
 from tenure.testing.machine.values import GRACE, TTL
 from tenure.testing.machine.world import QUEUES, TENANTS, World
 
@@ -173,7 +173,7 @@ async def pass_a_day(world: World, dice: Dice) -> None:
     await _go(world, dice, world.now + dice.pick((DAY, DAY, DAY, DAY - world.now % DAY, 3 * DAY, 15 * DAY)))
 
 
-@rule()
+@rule(when=standing_still)
 async def go_back(world: World, dice: Dice) -> None:
     """The host's clock goes back: for the store time stands still until it has caught up."""
     await _go(world, dice, world.pair.clock.now - dice.pick((1, GRACE, TTL, MINUTE)))

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from tenure.domain.store import ClockFloor
 from tenure.testing.machine.dice import Dice
 from tenure.testing.machine.world import World
 
@@ -30,6 +31,11 @@ def always(world: World) -> bool:
 def holding(world: World) -> bool:
     """Some token was given out."""
     return bool(world.tokens)
+
+
+def standing_still(world: World) -> bool:
+    """Whether time stands still when the clock goes back. Where only a job's own times do, conformance has tests."""
+    return world.pair.floor is ClockFloor.STORE
 
 
 def thawed(world: World) -> bool:

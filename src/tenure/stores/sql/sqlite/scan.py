@@ -18,8 +18,8 @@ from tenure.domain.job import Job, Spec, result_expiry, waiting_status
 from tenure.domain.names import Ms
 from tenure.domain.states import State
 from tenure.domain.store import Columns, Span
-from tenure.stores.sql.sqlite.query import scan_sql
-from tenure.stores.sql.sqlite.rows import Live, Row
+from tenure.stores.sql.query import scan_sql
+from tenure.stores.sql.rows import Live, Row
 from tenure.stores.sql.sqlite.tables import SqliteTables
 
 IDENTITY = ("tenant", "id", "queue", "job_type", "enqueued_at")
@@ -47,8 +47,7 @@ def scan(
 ) -> Iterator[Columns]:
     """Pages of the fields that are asked for, those that they are made of with them."""
     pages = _Pages(tables, now, fields)
-    sql, values = scan_sql(pages.columns, where, span)
-    cursor = tables.connection.execute(sql, values)
+    cursor = tables.stream(*scan_sql(pages.columns, where, span))
     while rows := cursor.fetchmany(limit):
         yield pages.page(rows)
 

@@ -20,7 +20,7 @@ from tenure.stores.base import ModelStore, Operation
 from tenure.stores.clock import system_clock
 from tenure.stores.hints import Hints
 from tenure.stores.inside import inside, inside_at
-from tenure.stores.sql.sqlite import hot
+from tenure.stores.sql import hot
 from tenure.stores.sql.sqlite.file import StoreFile, translated
 from tenure.stores.sql.sqlite.joined import run_joined
 from tenure.stores.sql.sqlite.shared import open_shared, share
@@ -125,6 +125,9 @@ class SqliteStore(ModelStore):
     def enqueue_in(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
         """Enqueues in the transaction that the caller has open on this file; nobody is told before it commits."""
         return run_joined(self._file, self._clock, connection, lambda unit: model.enqueue(unit, jobs))
+
+    async def enqueue_in_async(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
+        return self.enqueue_in(connection, jobs)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[SqliteTransaction]:

@@ -12,7 +12,7 @@ from tenure.domain.job import NewJob, Token, secret_hash
 from tenure.domain.model import Unit
 from tenure.domain.store import Clock
 from tenure.domain.transitions import refusal
-from tenure.stores.sql.sqlite import hot
+from tenure.stores.sql import hot
 from tenure.stores.sql.sqlite.file import StoreFile, translated
 from tenure.stores.sql.sqlite.joined import run_joined
 

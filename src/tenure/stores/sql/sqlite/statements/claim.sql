@@ -22,10 +22,6 @@ DELETE FROM ready WHERE run_at > ?1
 -- name: set_promoted
 UPDATE meta SET promoted = ?1
 
--- name: running_under
-SELECT job.tenant, job.id FROM running CROSS JOIN job ON job.seq = running.seq
-WHERE running.token = ?1 ORDER BY job.tenant, job.id
-
 -- name: tenants
 -- Loose scan: one index seek per tenant, whatever its backlog.
 WITH RECURSIVE found (tenant) AS (
@@ -56,15 +52,6 @@ WHERE ready.queue = ?1 AND ready.tenant = ?2 AND ready.grp = ?3
   AND ready.run_at <= ?7 AND (ready.expires_at IS NULL OR ready.expires_at > ?7)
   AND job.seq = ready.seq AND body.seq = ready.seq
 ORDER BY ready.prio_neg, ready.run_at, ready.seq LIMIT ?8
-
--- name: head
--- The pending or running job of an ordered group that arrived first; an expired one is out of line.
-SELECT job.seq, job.spec, iif(running.seq IS NULL, job.state, 'running'), job.priority, job.run_at,
-       coalesce(running.live, job.live)
-FROM in_order CROSS JOIN job LEFT JOIN running ON running.seq = job.seq
-WHERE in_order.queue = ?1 AND in_order.tenant = ?2 AND in_order.grp = ?3
-  AND (in_order.expires_at IS NULL OR in_order.expires_at > ?4) AND job.seq = in_order.seq
-ORDER BY in_order.seq LIMIT 1
 
 -- name: upcoming
 -- Future jobs of a queue by time; the reader stops at the first that isn't paused.

@@ -38,18 +38,6 @@ INSERT OR REPLACE INTO running (seq, queue, tenant, grp, token, deadline, live) 
 -- name: drop_running
 DELETE FROM running WHERE seq = ?
 
--- name: put_in_order
-INSERT INTO in_order (queue, tenant, grp, seq, expires_at) VALUES (?, ?, ?, ?, ?)
-
--- name: drop_in_order
-DELETE FROM in_order WHERE queue = ? AND tenant = ? AND grp = ? AND seq = ?
-
--- name: put_expiring
-INSERT INTO expiring (expires_at, tenant, id, seq) VALUES (?, ?, ?, ?)
-
--- name: drop_expiring
-DELETE FROM expiring WHERE expires_at = ? AND tenant = ? AND id = ?
-
 -- name: put_finished
 INSERT OR REPLACE INTO finished (seq, day, state, live) VALUES (?, ?, ?, ?)
 
@@ -73,68 +61,13 @@ DELETE FROM running WHERE seq IN (SELECT value FROM json_each(?1))
 -- Jobs that one claim took first and that end at once differ in nothing here.
 INSERT INTO finished (seq, day, state, live) SELECT value, ?2, 'succeeded', ?3 FROM json_each(?1)
 
--- name: add_label
-INSERT INTO label (tenant, name, value, seq) VALUES (?, ?, ?, ?)
-
--- name: put_binding
-INSERT OR REPLACE INTO binding (tenant, queue, job_type, key, job_id, fingerprint, uniqueness, expires_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-
 -- name: drop_binding
 DELETE FROM binding WHERE tenant = ? AND queue = ? AND job_type = ? AND key = ?
-
--- name: put_edge
-INSERT OR REPLACE INTO edge (tenant, parent, child, child_seq, on_failure, resolved) VALUES (?, ?, ?, ?, ?, ?)
-
--- name: drop_edge
-DELETE FROM edge WHERE tenant = ? AND parent = ? AND child = ?
-
--- name: put_dead_letter
-INSERT OR REPLACE INTO dead_letter (tenant, job_id, at, disposition, new_id) VALUES (?, ?, ?, ?, ?)
-
--- name: drop_dead_letter
-DELETE FROM dead_letter WHERE tenant = ? AND job_id = ?
-
--- name: put_result
-INSERT INTO result (expires_at, seq, body, codec) VALUES (?, ?, ?, ?)
-
--- name: drop_result
-DELETE FROM result WHERE seq = (SELECT seq FROM job WHERE tenant = ? AND id = ?)
-
--- name: put_slot
-INSERT OR REPLACE INTO slot (tenant, job_id, lease_seq, queue, grp, deadline) VALUES (?, ?, ?, ?, ?, ?)
-
--- name: drop_slot
-DELETE FROM slot WHERE tenant = ? AND job_id = ?
-
--- name: put_cascade
-INSERT OR REPLACE INTO cascade (position, tenant, id) VALUES (?, ?, ?)
-
--- name: drop_cascade
-DELETE FROM cascade WHERE position = ?
-
--- name: put_bucket
-INSERT OR REPLACE INTO bucket (tenant, queue, grp, tat) VALUES (?, ?, ?, ?)
-
--- name: put_position
-INSERT OR REPLACE INTO position (tenant, queue, grp) VALUES (?, ?, ?)
-
--- name: put_document
-INSERT OR REPLACE INTO document (tenant, kind, name, body, version, expires_at) VALUES (?, ?, ?, ?, ?, ?)
-
--- name: drop_document
-DELETE FROM document WHERE tenant = ? AND kind = ? AND name = ?
-
--- name: add_chunk
-INSERT OR REPLACE INTO feed (position, tenant, at, body) VALUES (?, ?, ?, ?)
 
 -- name: put_meta
 UPDATE meta SET
     mark = ?, seq = ?, epoch = ?, frozen = ?, loading = ?, last_turn = ?, hold_until = ?, feed_head = ?,
     feed_floor = ?, cascade_head = ?, config = config + ?
-
--- name: touch_config
-UPDATE meta SET config = config + 1
 
 -- name: set_payload
 INSERT OR REPLACE INTO body (seq, payload) SELECT seq, ?3 FROM job WHERE tenant = ?1 AND id = ?2

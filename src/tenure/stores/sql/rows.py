@@ -1,4 +1,4 @@
-"""Rows of the SQLite store as the domain's values, and back.
+"""Rows of the SQL stores as the domain's values, and back.
 
 A record comes as (seq, spec, state, priority, run_at, live).
 """
@@ -50,7 +50,7 @@ class Live(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 _STATES = {state.value: state for state in State}
 STATE_NAMES = {state: state.value for state in State}
-"""Plain strings: `.value` of an enum is slow, and SQLite binds a subclass of str slowly."""
+"""Plain strings: `.value` of an enum is slow, and drivers bind a subclass of str slowly."""
 encode = msgspec.msgpack.Encoder().encode
 _json = msgspec.json.Encoder().encode
 spec_of = msgspec.msgpack.Decoder(Spec).decode

@@ -3,7 +3,7 @@
 from tenure.domain.job import Job
 from tenure.domain.names import Ms
 from tenure.domain.states import State
-from tenure.stores.sql.sqlite.rows import Row
+from tenure.stores.sql.rows import Row
 
 KEYS = {"ready": 6, "scheduled": 3, "blocked": 3, "in_order": 4, "expiring": 3}
 """The tables, and how many columns each one's key has."""

@@ -20,8 +20,8 @@ from tenure.domain.model.claim import Taken, lease_one, times_of
 from tenure.domain.model.moves import release_key
 from tenure.domain.names import Ms
 from tenure.domain.states import State
-from tenure.stores.sql.sqlite import rows
-from tenure.stores.sql.sqlite.tables import SqliteTables
+from tenure.stores.sql import rows
+from tenure.stores.sql.tables import SqlTables
 
 _SUCCEEDED = Settled(State.SUCCEEDED)
 _SETTLEMENT = ("succeed", "succeeded")
@@ -62,10 +62,10 @@ def _lease(unit: Unit, request: Claim, token: bytes, taken: list[Taken]) -> list
                 f'"lease_until":{kind.lease.until},"waited_ms":{now - since}{_of_group(one)}}}\n'
             )
         if spec.group is None:
-            kind.leased.append((-job.priority, run_at, seq, kind.deadline, live))
+            kind.leased.append((-job.priority, run_at, seq, kind.deadline, live, after.version))
         else:
             moves.left.append((spec.queue, spec.tenant, spec.group, -job.priority, run_at, seq))
-            moves.taken.append((seq, spec.queue, spec.tenant, spec.group, token, kind.deadline, live))
+            moves.taken.append((seq, spec.queue, spec.tenant, spec.group, token, kind.deadline, live, after.version))
         moves.running[spec.tenant, id] = after
         jobs.append(after)
     return jobs
@@ -142,9 +142,9 @@ def _plain(unit: Unit, settlements: Sequence[Settle]) -> list[Job] | None:
         if type(outcome) is not Succeed or outcome.jobs:
             return None
         refs.append((token.tenant, token.job_id))
-    if len(set(refs)) < len(refs) or unit.tables.edges_from(refs):
+    if len(set(refs)) < len(refs) or not _tables(unit).childless(refs):
         return None
-    found = unit.tables.jobs(refs)
+    found = _tables(unit).recent(refs)
     hashes: dict[bytes, bytes] = {}
     now = unit.now
     jobs: list[Job] = []
@@ -181,7 +181,7 @@ def _succeed(unit: Unit, jobs: list[Job], settlements: Sequence[Settle]) -> None
             kind.first.append(seq)
             kind.emit(f"{kind.head}{id}{kind.tail}{size}}}\n")
         else:
-            moves.succeeded[rows.encode(_ended(job, lease, now))].append(seq)
+            moves.succeeded[job.version + 1, rows.encode(_ended(job, lease, now))].append(seq)
             kind.emit(
                 f'{kind.head}{id}","version":{job.version + 1},"queue":"{spec.queue}","job_type":"{spec.job_type}",'
                 f'"attempt":{job.attempt},"lease_seq":{job.lease_seq},"worker":"{lease.worker}",'
@@ -214,7 +214,7 @@ class _Succeeding:
         ended = Attempt(1, 1, lease.worker, lease.claimed_at, now, "succeeded", "ok", None)
         live = rows.encode((3, now, 1, 1, job.token, None, _SETTLEMENT, False, now, "ok", None, None, {}, (ended,)))
         self.emit = unit.events_of(spec.tenant).append
-        self.first = _tables(unit).hot.succeeded[live]
+        self.first = _tables(unit).hot.succeeded[3, live]
         """Jobs that were as enqueued when they were claimed, and unchanged since."""
 
 
@@ -239,7 +239,7 @@ def _ended(job: Job, lease: Lease, now: Ms) -> tuple[Any, ...]:
     )
 
 
-def _tables(unit: Unit) -> SqliteTables:
-    if not isinstance(unit.tables, SqliteTables):
-        raise AssertionError("the hot path is SQLite's own")
+def _tables(unit: Unit) -> SqlTables:
+    if not isinstance(unit.tables, SqlTables):
+        raise AssertionError("the hot path is for stores in SQL")
     return unit.tables

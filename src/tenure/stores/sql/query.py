@@ -1,4 +1,7 @@
-"""Listing jobs: a filter as one statement, walked newest first, or in order of arrival when all are read."""
+"""Listing jobs: a filter as one statement, walked newest first, or in order of arrival when all are read.
+
+The statements are in the common text, their values marked by `?` in order.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +22,7 @@ class Terms:
         self.values.extend(given)
 
     def __str__(self) -> str:
-        return " AND ".join(self._terms) or "1"
+        return " AND ".join(self._terms) or "TRUE"
 
 
 def query_sql(where: JobFilter, before_seq: int | None, limit: int) -> tuple[str, list[Any]]:
@@ -28,7 +31,10 @@ def query_sql(where: JobFilter, before_seq: int | None, limit: int) -> tuple[str
     if before_seq is not None:
         terms.add("seq < ?", before_seq)
     columns = "seq, spec, state, priority, run_at, live"
-    return f"SELECT {columns} FROM record WHERE {terms} ORDER BY seq DESC LIMIT ?", [*terms.values, limit]
+    return f"SELECT {columns} FROM tenure.record AS record WHERE {terms} ORDER BY seq DESC LIMIT ?", [
+        *terms.values,
+        limit,
+    ]
 
 
 def scan_sql(columns: Sequence[str], where: JobFilter, span: Span) -> tuple[str, list[Any]]:
@@ -41,7 +47,7 @@ def scan_sql(columns: Sequence[str], where: JobFilter, span: Span) -> tuple[str,
         terms.add("seq > ?", int(span.after))
     if span.until is not None:
         terms.add("seq <= ?", int(span.until))
-    return f"SELECT {', '.join(columns)} FROM record WHERE {terms} ORDER BY seq", terms.values
+    return f"SELECT {', '.join(columns)} FROM tenure.record AS record WHERE {terms} ORDER BY seq", terms.values
 
 
 def _terms(where: JobFilter) -> Terms:
@@ -62,13 +68,13 @@ def _terms(where: JobFilter) -> Terms:
         terms.add("enqueued_at < ?", where.enqueued_before)
     for name, value in where.labels.items():
         if where.tenant is None:
-            terms.add("seq IN (SELECT seq FROM label WHERE name = ? AND value = ?)", name, value)
+            terms.add("seq IN (SELECT seq FROM tenure.label WHERE name = ? AND value = ?)", name, value)
         else:
-            sql = "seq IN (SELECT seq FROM label WHERE label.tenant = ? AND name = ? AND value = ?)"
+            sql = "seq IN (SELECT seq FROM tenure.label WHERE label.tenant = ? AND name = ? AND value = ?)"
             terms.add(sql, where.tenant, name, value)
     if where.dead_letter is not None:
         sql = (
-            "EXISTS (SELECT 1 FROM dead_letter AS d "
+            "EXISTS (SELECT 1 FROM tenure.dead_letter AS d "
             "WHERE d.tenant = record.tenant AND d.job_id = record.id AND d.disposition = ?)"
         )
         terms.add(sql, where.dead_letter.value)

@@ -1,0 +1,91 @@
+"""Columns of many rows as PostgreSQL's binary arrays: a struct for a column, where a driver encodes value by value."""
+
+from collections.abc import Callable, Sequence
+from itertools import chain, repeat
+from struct import pack
+from typing import Any
+
+from psycopg.abc import AdaptContext
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
+from psycopg.types.numeric import Int8BinaryDumper
+from psycopg.types.string import BytesBinaryDumper, StrBinaryDumper
+
+TEXT, BIGINT, BYTEA = 25, 20, 17
+
+_ABSENT = pack(">i", -1)
+
+
+class Texts(bytes):
+    """A text[]."""
+
+
+class Bigints(bytes):
+    """A bigint[]."""
+
+
+class Byteas(bytes):
+    """A bytea[]."""
+
+
+def _head(element: int, count: int, nulls: bool) -> bytes:
+    return pack(">5i", 1, nulls, element, count, 1) if count else pack(">3i", 0, 0, element)
+
+
+def bigints(values: Sequence[int | None]) -> Bigints:
+    """Integers, some of them possibly absent."""
+    count = len(values)
+    if None in values:
+        body = b"".join(_ABSENT if value is None else pack(">iq", 8, value) for value in values)
+        return Bigints(_head(BIGINT, count, True) + body)
+    return Bigints(_head(BIGINT, count, False) + pack(f">{'iq' * count}", *chain.from_iterable(zip(repeat(8), values))))
+
+
+def _blobs(element: int, values: Sequence[bytes | None]) -> bytes:
+    nulls = None in values
+    parts = [_ABSENT if value is None else pack(">i", len(value)) + value for value in values]
+    return _head(element, len(parts), nulls) + b"".join(parts)
+
+
+def texts(values: Sequence[str | None]) -> Texts:
+    """Strings, some of them possibly absent."""
+    return Texts(_blobs(TEXT, [None if value is None else value.encode() for value in values]))
+
+
+def byteas(values: Sequence[bytes | None]) -> Byteas:
+    """Bytes, some of them possibly absent."""
+    return Byteas(_blobs(BYTEA, values))
+
+
+COLUMNS: dict[str, Callable[[Sequence[Any]], bytes]] = {"text": texts, "bigint": bigints, "bytea": byteas}
+"""How a column of a type becomes an array."""
+
+
+class _ArrayDumper(Dumper):
+    format = Format.BINARY
+
+    def dump(self, obj: Any) -> bytes:
+        return bytes(obj)
+
+
+class _TextsDumper(_ArrayDumper):
+    oid = 1009
+
+
+class _BigintsDumper(_ArrayDumper):
+    oid = 1016
+
+
+class _ByteasDumper(_ArrayDumper):
+    oid = 1001
+
+
+def adapt(context: AdaptContext) -> None:
+    """Makes a connection or a cursor send values as the statements declare them: one statement, one plan."""
+    adapters = context.adapters
+    adapters.register_dumper(int, Int8BinaryDumper)
+    adapters.register_dumper(str, StrBinaryDumper)
+    adapters.register_dumper(bytes, BytesBinaryDumper)
+    adapters.register_dumper(Texts, _TextsDumper)
+    adapters.register_dumper(Bigints, _BigintsDumper)
+    adapters.register_dumper(Byteas, _ByteasDumper)

@@ -1,0 +1,261 @@
+"""Keeping what a unit changed, so that whoever was overtaken keeps nothing.
+
+Chunks of events come last: they are numbered as they are written, and whoever moves a job after us must find it moved
+before they can write theirs.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from tenure.domain.calls import Document
+from tenure.domain.config import QUEUE, TENANT, QueueConfig
+from tenure.domain.event import encode_events
+from tenure.domain.job import Job
+from tenure.domain.model import Meta, Unit
+from tenure.domain.model.documents import parse
+from tenure.domain.model.tables import DocumentKey
+from tenure.domain.names import DAY, Ms
+from tenure.domain.states import TERMINAL, Mode, State
+from tenure.stores.sql import rows
+from tenure.stores.sql.places import places
+from tenure.stores.sql.postgres.place import Overtaken
+from tenure.stores.sql.rows import Row
+from tenure.stores.sql.tables import HotMoves
+
+if TYPE_CHECKING:
+    from tenure.stores.sql.postgres.tables import PostgresTables
+
+PLACES = {"ready": 6, "scheduled": 3, "blocked": 3}
+"""The tables that say where a waiting job stands, and how many columns each one's key has."""
+WAITING = ("ready", "scheduled")
+OWN = 1 << 62
+"""Cascades that a unit adds are numbered from here until they get a number of the sequence."""
+NUMBERS = ("epoch", "frozen", "loading", "last_turn", "hold_until", "feed_floor")
+
+Rows = dict[str, list[Row]]
+"""Statement or table → rows for it."""
+
+
+def keep(tables: "PostgresTables", unit: Unit) -> tuple[Meta, bool]:
+    """Sends everything; the store's numbers as they then are, and whether the configuration changed."""
+    _keep_hot(tables, tables.hot, unit.now)
+    _keep_jobs(tables, unit)
+    _keep_bindings(tables, unit)
+    _keep_documents(tables, unit)
+    _keep_map(tables, "edge", unit.edges, lambda _, edge: rows.edge_row(edge))
+    _keep_map(tables, "dead_letter", unit.letters, lambda _, letter: rows.letter_row(letter))
+    seqs = {ref: job.spec.seq for ref in unit.results if (job := unit.job(ref)) is not None}
+    _keep_map(tables, "result", unit.results, lambda ref, one: (one.expires_at, seqs[ref], one.body, one.codec))
+    _keep_map(tables, "slot", unit.slots, lambda _, slot: rows.slot_row(slot))
+    _keep_cascades(tables, unit)
+    tables.many("put_bucket", sorted((*key, tat) for key, tat in unit.buckets.items()))
+    tables.many("put_position", sorted((*lane, group) for lane, group in unit.positions.items()))
+    _check_children(tables, unit)
+    meta, configured = _keep_meta(tables, unit)
+    events = [(tenant, unit.now, encode_events(made)) for tenant, made in unit.events.items()]
+    tables.many("add_events", events)
+    return meta, configured
+
+
+# Jobs
+
+
+def _keep_jobs(tables: "PostgresTables", unit: Unit) -> None:
+    added: list[Job] = []
+    left: Rows = defaultdict(list)
+    written: Rows = defaultdict(list)
+    running = tables.hot.running
+    for ref, job in sorted(unit.after.items()):
+        before = unit.before[ref]
+        if job.state is State.RUNNING:
+            running[ref] = job
+        else:
+            running.pop(ref, None)
+        if before is None:
+            added.append(job)
+        else:
+            _leave(before, job, unit.now, left, written)
+        _take(before, job, unit.now, written)
+    _drop(tables, left)
+    if added:
+        tables.many("add_job", [(*rows.job_row(job), unit.payloads[job.ref]) for job in added])
+        tables.many("add_label", [row for job in added if job.spec.labels for row in rows.label_rows(job.spec)])
+    tables.pipeline.exactly("save_running", written.pop("save_running", []))
+    for name, values in written.items():
+        tables.many(name, values)
+
+
+def _leave(before: Job, job: Job, now: Ms, left: Rows, written: Rows) -> None:
+    """Where a job stood, by the version that was read; and how it waits from now on."""
+    seq, version = job.spec.seq, before.version
+    if before.state is State.RUNNING:
+        if job.state is not State.RUNNING:
+            left["running"].append((seq, version))
+    elif before.state in TERMINAL:
+        left["finished"].append((seq, version))
+    stays = places(job, now)
+    for table, row in places(before, now):
+        if table in PLACES:
+            left["waiting" if table in WAITING else table].append((*row[: PLACES["ready"]], version))
+        elif (table, row) not in stays:
+            left[table].append(row[:4] if table == "in_order" else row[:3])
+    turn = (job.priority, job.run_at)
+    if job.state is State.PENDING or job.state is State.BLOCKED:
+        written["save_job"].append((rows.STATE_NAMES[job.state], *turn, rows.live_blob(job), seq))
+    elif turn != (before.priority, before.run_at):
+        written["save_turn"].append((*turn, seq))
+
+
+def _take(before: Job | None, job: Job, now: Ms, written: Rows) -> None:
+    """Where a job stands from now on."""
+    version = job.version
+    if job.state is State.RUNNING:
+        row = rows.running_row(job)
+        if before is not None and before.state is State.RUNNING:
+            written["save_running"].append((row[0], before.version, row[5], row[6], version))
+        else:
+            written["put_running"].append((*row, version))
+    elif job.state in TERMINAL:
+        written["put_finished"].append((*rows.finished_row(job), version))
+    stood = [] if before is None else places(before, now)
+    for table, place in places(job, now):
+        if table in PLACES:
+            written[f"put_{table}"].append((*place, version))
+        elif (table, place) not in stood:
+            written[f"put_{table}"].append(place)
+
+
+def _drop(tables: "PostgresTables", left: Rows) -> None:
+    for table, gone in left.items():
+        if table in ("waiting", "in_order", "expiring"):
+            tables.many(f"drop_{table}", gone)  # the first of them counts for itself, the others stand or fall with it
+        else:
+            tables.pipeline.exactly(f"drop_{table}", gone)
+
+
+def _keep_hot(tables: "PostgresTables", hot: HotMoves, now: Ms) -> None:
+    leased: list[Row] = []
+    keys: list[Row] = []
+    for (queue, tenant, token), taken in hot.leased.items():
+        for prio_neg, run_at, seq, deadline, live, version in taken:
+            leased.append((seq, queue, tenant, "", token, deadline, live, version))
+            keys.append((queue, tenant, "", prio_neg, run_at, seq, version - 1))
+    keys += [(*key, row[7] - 1) for key, row in zip(hot.left, hot.taken, strict=True)]
+    tables.pipeline.exactly("drop_ready", keys)
+    tables.many("put_running", leased + hot.taken)
+    if hot.succeeded:
+        ended = sorted((seq, version, live) for (version, live), seqs in hot.succeeded.items() for seq in seqs)
+        tables.pipeline.exactly("drop_running", [(seq, version - 1) for seq, version, _ in ended])
+        day = now // DAY
+        tables.many("put_finished", [(seq, day, "succeeded", live, version) for seq, version, live in ended])
+    tables.many("drop_in_order", hot.out_of_order)
+    tables.many("put_result", hot.results)
+    hot.clear()
+
+
+# What belongs to jobs
+
+
+def _keep_bindings(tables: "PostgresTables", unit: Unit) -> None:
+    new: list[Row] = []
+    taken: list[Row] = []
+    given: list[Row] = []
+    for key, binding in sorted(unit.bindings.items()):
+        held = unit.held_binding(key)
+        if binding is not None:
+            row = (*key, *rows.binding_row(binding))
+            if held is None:
+                new.append(row)
+            else:
+                taken.append((*row, held.job_id))
+        elif held is not None:
+            given.append((*key, held.job_id))
+    tables.many("bind", new)
+    tables.pipeline.exactly("rebind", taken)
+    tables.pipeline.exactly("unbind", given)
+
+
+def _keep_cascades(tables: "PostgresTables", unit: Unit) -> None:
+    """Positions that the unit counted itself become numbers of the sequence, in their order."""
+    tables.many("drop_cascade", [(position,) for position, ref in unit.cascades.items() if ref is None])
+    new = sorted((position, ref) for position, ref in unit.cascades.items() if ref is not None)
+    tables.many("put_cascade", [(tables.row("cascading")[0], *ref) for _, ref in new])
+
+
+def _check_children(tables: "PostgresTables", unit: Unit) -> None:
+    """A child that was tied to a parent while it ended must not be overlooked, by one of the two at least.
+
+    The one that ends looks again, now that it is known to: whoever comes later sees that it has. The one that ties
+    leaves a note for the sweeper, which sees both.
+    """
+    parents = {(edge.tenant, edge.parent) for edge in unit.edges.values() if edge is not None}
+    tables.many("recheck", [ref for ref in sorted(parents) if (job := unit.job(ref)) and not job.state.terminal])
+    tables.many("no_children", [ref for ref in unit.ended_parents if not unit.known_children(ref)])
+    for parent in unit.ended_parents:
+        known = unit.known_children(parent)
+        if known and {edge.child for edge in tables.edges_from([parent]).get(parent, ())} - known:
+            raise Overtaken
+
+
+def _keep_map(tables: "PostgresTables", table: str, changes: dict[Any, Any], row: Callable[[Any, Any], Row]) -> None:
+    tables.many(f"drop_{table}", sorted(key for key, value in changes.items() if value is None))
+    put = sorted(key for key, value in changes.items() if value is not None)
+    tables.many(f"put_{table}", [row(key, changes[key]) for key in put])
+
+
+# Configuration, and the store's own numbers
+
+
+def _keep_documents(tables: "PostgresTables", unit: Unit) -> None:
+    new: list[Row] = []
+    saved: list[Row] = []
+    gone: list[Row] = []
+    for key, document in sorted(unit.documents.items()):
+        if key[1] == QUEUE:
+            _check_mode(tables, key, document)
+        before = tables.versions.get(key)
+        if document is not None:
+            row = rows.document_row(document)
+            if before is None:
+                new.append(row)
+            else:
+                saved.append((*row, before))
+        elif before is not None:
+            gone.append((*key, before))
+    tables.many("add_document", new)
+    tables.pipeline.exactly("save_document", saved)
+    tables.pipeline.exactly("remove_document", gone)
+
+
+def _check_mode(tables: "PostgresTables", key: DocumentKey, document: Document | None) -> None:
+    """A mode changes only while no job is there to see it: nobody may be about to enqueue one."""
+    if _mode(tables.document(key)) is not _mode(document):
+        before = tables.live_tenants(key[2])
+        tables.stop()
+        if tables.live_tenants(key[2]) != before:
+            raise Overtaken
+
+
+def _mode(document: Document | None) -> Mode | None:
+    config = None if document is None or document.body is None else parse(QUEUE, document.body)
+    return config.mode if isinstance(config, QueueConfig) else None
+
+
+def _keep_meta(tables: "PostgresTables", unit: Unit) -> tuple[Meta, bool]:
+    meta, before = unit.meta, tables.meta()
+    if meta.frozen and not before.frozen:
+        tables.stop()
+    if meta.loading and meta.seq > before.seq:
+        tables.run("set_arrival", meta.seq)
+    if meta.loading and 0 < meta.cascade_head < OWN:
+        tables.run("set_cascading", meta.cascade_head)
+    if meta.feed_floor != before.feed_floor:
+        tables.run("trim_feed", meta.feed_floor)
+    configured = any(key[1] in (QUEUE, TENANT) for key in unit.documents)
+    if configured or any(getattr(meta, name) != getattr(before, name) for name in NUMBERS):
+        tables.run("put_meta", *(getattr(meta, name) for name in NUMBERS), int(configured), tables.version)
+        tables.version += 1
+    return replace(meta, feed_head=before.feed_head, cascade_head=OWN), configured

@@ -1,0 +1,249 @@
+-- Schema 1 of the PostgreSQL store. `tenure.` stands for the schema that the store was given.
+--
+-- The same tables as in SQLite (../../sqlite/migrations): `job` is what never changes and how a job last waited,
+-- `running` what changes while it runs, `finished` how it ended; narrow tables say where a waiting job stands. Rows of
+-- these move by DELETE and INSERT, so nothing is updated in place while jobs flow. What differs, and why:
+--
+-- * The payload stands in `job`: a row of its own would cost each enqueue an insert and an index entry more.
+-- * Where a job stands carries the record's `version`. Whoever moves a job deletes its row by key and version; one that
+--   finds nothing was overtaken, and begins again (tables.py). That is what keeps a transition atomic while many write.
+-- * Arrival numbers and positions come from sequences; there is no row that every writer would have to wait for.
+-- * Events go to `inbox`. Whoever reads the feed moves what is visible there to `feed`, under one lock, and numbers it:
+--   so the feed is dense, causes come before effects, and an open transaction delays its own events only.
+-- * Names are compared by their bytes (COLLATE "C"), as the contract has them.
+
+CREATE SEQUENCE tenure.arrival AS bigint;
+CREATE SEQUENCE tenure.cascading AS bigint;
+
+CREATE TABLE tenure.meta (
+    one        integer PRIMARY KEY CHECK (one = 1),
+    epoch      bigint NOT NULL,
+    frozen     boolean NOT NULL,
+    loading    boolean NOT NULL,
+    last_turn  bigint,
+    hold_until bigint NOT NULL,
+    feed_floor bigint NOT NULL,
+    config     bigint NOT NULL,  -- counts changes of queue and tenant documents, for caches
+    version    bigint NOT NULL   -- counts changes of this row
+);
+INSERT INTO tenure.meta VALUES (1, 1, false, false, NULL, 0, 0, 0, 0);
+
+CREATE TABLE tenure.identity (
+    one integer PRIMARY KEY CHECK (one = 1),
+    id  text NOT NULL
+);
+INSERT INTO tenure.identity VALUES (1, replace(gen_random_uuid()::text, '-', ''));
+
+CREATE TABLE tenure.job (
+    seq         bigint PRIMARY KEY,  -- order of arrival
+    tenant      text COLLATE "C" NOT NULL,
+    id          text COLLATE "C" NOT NULL,
+    queue       text COLLATE "C" NOT NULL,
+    job_type    text COLLATE "C" NOT NULL,
+    enqueued_at bigint NOT NULL,
+    spec        bytea NOT NULL,      -- MessagePack
+    state       text NOT NULL CHECK (state IN ('pending', 'blocked')),  -- as it last waited, like live
+    priority    bigint NOT NULL,
+    run_at      bigint NOT NULL,
+    live        bytea,               -- MessagePack: everything else that changes; NULL of a job as it was enqueued
+    payload     bytea NOT NULL,
+    CONSTRAINT job_id UNIQUE (tenant, id)
+);
+CREATE INDEX job_listing ON tenure.job (tenant, seq);
+
+CREATE TABLE tenure.ready (
+    queue      text COLLATE "C" NOT NULL,
+    tenant     text COLLATE "C" NOT NULL,
+    grp        text COLLATE "C" NOT NULL,  -- '' without a group
+    prio_neg   bigint NOT NULL,            -- minus priority, so that ascending order is the contract's
+    run_at     bigint NOT NULL,
+    seq        bigint NOT NULL,
+    expires_at bigint,
+    version    bigint NOT NULL,
+    PRIMARY KEY (queue, tenant, grp, prio_neg, run_at, seq)
+);
+
+CREATE TABLE tenure.scheduled (
+    queue      text COLLATE "C" NOT NULL,
+    tenant     text COLLATE "C" NOT NULL,
+    grp        text COLLATE "C" NOT NULL,
+    prio_neg   bigint NOT NULL,
+    run_at     bigint NOT NULL,
+    seq        bigint NOT NULL,
+    expires_at bigint,
+    version    bigint NOT NULL,
+    PRIMARY KEY (queue, run_at, seq)
+);
+CREATE INDEX scheduled_lane ON tenure.scheduled (queue, tenant);
+
+CREATE TABLE tenure.blocked (
+    queue   text COLLATE "C" NOT NULL,
+    tenant  text COLLATE "C" NOT NULL,
+    seq     bigint NOT NULL,
+    version bigint NOT NULL,
+    PRIMARY KEY (queue, tenant, seq)
+);
+CREATE INDEX blocked_seq ON tenure.blocked (seq);
+
+CREATE TABLE tenure.running (
+    seq      bigint PRIMARY KEY,
+    queue    text COLLATE "C" NOT NULL,
+    tenant   text COLLATE "C" NOT NULL,
+    grp      text COLLATE "C" NOT NULL,
+    token    bytea NOT NULL,   -- hash of the claim id
+    deadline bigint NOT NULL,  -- lease_until + grace
+    version  bigint NOT NULL,
+    live     bytea NOT NULL
+);
+CREATE INDEX running_token ON tenure.running (token);
+CREATE INDEX running_lane ON tenure.running (queue, tenant, grp);
+CREATE INDEX running_deadline ON tenure.running (deadline);
+
+CREATE TABLE tenure.in_order (
+    queue      text COLLATE "C" NOT NULL,
+    tenant     text COLLATE "C" NOT NULL,
+    grp        text COLLATE "C" NOT NULL,
+    seq        bigint NOT NULL,
+    expires_at bigint,
+    PRIMARY KEY (queue, tenant, grp, seq)
+);
+
+CREATE TABLE tenure.expiring (
+    expires_at bigint NOT NULL,
+    tenant     text COLLATE "C" NOT NULL,
+    id         text COLLATE "C" NOT NULL,
+    seq        bigint NOT NULL,
+    PRIMARY KEY (expires_at, tenant, id)
+);
+
+CREATE TABLE tenure.finished (
+    seq     bigint PRIMARY KEY,
+    day     bigint NOT NULL,  -- UTC days since the epoch
+    state   text COLLATE "C" NOT NULL CHECK (state IN ('succeeded', 'failed', 'cancelled')),
+    version bigint NOT NULL,
+    live    bytea NOT NULL
+);
+CREATE INDEX finished_day ON tenure.finished (day, state);
+
+-- Every job with the state it is in.
+CREATE VIEW tenure.record AS
+SELECT job.seq, job.tenant, job.id, job.queue, job.job_type, job.enqueued_at, job.spec,
+       CASE WHEN running.seq IS NULL THEN coalesce(finished.state, job.state) ELSE 'running' END AS state,
+       job.priority, job.run_at, coalesce(running.live, finished.live, job.live) AS live, job.payload
+FROM tenure.job LEFT JOIN tenure.running ON running.seq = job.seq LEFT JOIN tenure.finished ON finished.seq = job.seq;
+
+CREATE TABLE tenure.label (
+    tenant text COLLATE "C" NOT NULL,
+    name   text COLLATE "C" NOT NULL,
+    value  text COLLATE "C" NOT NULL,
+    seq    bigint NOT NULL,
+    PRIMARY KEY (tenant, name, value, seq)
+);
+CREATE INDEX label_seq ON tenure.label (seq);
+
+CREATE TABLE tenure.binding (
+    tenant      text COLLATE "C" NOT NULL,
+    queue       text COLLATE "C" NOT NULL,
+    job_type    text COLLATE "C" NOT NULL,
+    key         text COLLATE "C" NOT NULL,
+    job_id      text COLLATE "C" NOT NULL,
+    fingerprint bytea NOT NULL,
+    uniqueness  text NOT NULL,
+    expires_at  bigint,
+    PRIMARY KEY (tenant, queue, job_type, key)
+);
+CREATE INDEX binding_job ON tenure.binding (tenant, job_id);
+CREATE INDEX binding_expiring ON tenure.binding (expires_at) WHERE expires_at IS NOT NULL;
+
+CREATE TABLE tenure.edge (
+    tenant     text COLLATE "C" NOT NULL,
+    parent     text COLLATE "C" NOT NULL,
+    child      text COLLATE "C" NOT NULL,
+    child_seq  bigint NOT NULL,
+    on_failure text NOT NULL,
+    resolved   bigint NOT NULL,
+    PRIMARY KEY (tenant, parent, child)
+);
+CREATE INDEX edge_child ON tenure.edge (tenant, child);
+
+CREATE TABLE tenure.cascade (
+    position bigint PRIMARY KEY,
+    tenant   text COLLATE "C" NOT NULL,
+    id       text COLLATE "C" NOT NULL
+);
+
+-- Parents that had not ended when a child was tied to them. A parent that ended meanwhile may not have seen the child:
+-- the sweeper looks, once nobody holds the parent.
+CREATE TABLE tenure.recheck (
+    position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    tenant   text COLLATE "C" NOT NULL,
+    id       text COLLATE "C" NOT NULL
+);
+
+CREATE TABLE tenure.dead_letter (
+    tenant      text COLLATE "C" NOT NULL,
+    job_id      text COLLATE "C" NOT NULL,
+    at          bigint NOT NULL,
+    disposition text NOT NULL,
+    new_id      text,
+    PRIMARY KEY (tenant, job_id)
+);
+
+CREATE TABLE tenure.result (
+    expires_at bigint NOT NULL,  -- follows from the record, so it can stand in the key
+    seq        bigint NOT NULL,
+    body       bytea NOT NULL,
+    codec      text NOT NULL,
+    PRIMARY KEY (expires_at, seq)
+);
+
+CREATE TABLE tenure.slot (
+    tenant    text COLLATE "C" NOT NULL,
+    job_id    text COLLATE "C" NOT NULL,
+    lease_seq bigint NOT NULL,
+    queue     text COLLATE "C" NOT NULL,
+    grp       text COLLATE "C",
+    deadline  bigint NOT NULL,
+    PRIMARY KEY (tenant, job_id)
+);
+CREATE INDEX slot_lane ON tenure.slot (queue, tenant, grp);
+
+CREATE TABLE tenure.bucket (
+    tenant text COLLATE "C" NOT NULL,
+    queue  text COLLATE "C" NOT NULL,
+    grp    text COLLATE "C" NOT NULL,
+    tat    bigint NOT NULL,  -- microseconds
+    PRIMARY KEY (tenant, queue, grp)
+);
+
+CREATE TABLE tenure.position (
+    tenant text COLLATE "C" NOT NULL,
+    queue  text COLLATE "C" NOT NULL,
+    grp    text COLLATE "C" NOT NULL,
+    PRIMARY KEY (tenant, queue)
+);
+
+CREATE TABLE tenure.document (
+    tenant     text COLLATE "C" NOT NULL,
+    kind       text COLLATE "C" NOT NULL,
+    name       text COLLATE "C" NOT NULL,
+    body       bytea NOT NULL,
+    version    bigint NOT NULL,
+    expires_at bigint,
+    PRIMARY KEY (tenant, kind, name)
+);
+
+CREATE TABLE tenure.inbox (
+    seq    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    tenant text COLLATE "C" NOT NULL,
+    at     bigint NOT NULL,
+    body   bytea NOT NULL
+);
+
+CREATE TABLE tenure.feed (
+    position bigint PRIMARY KEY,
+    tenant   text COLLATE "C" NOT NULL,
+    at       bigint NOT NULL,
+    body     bytea NOT NULL  -- NDJSON, one event a line
+);
+CREATE INDEX feed_tenant ON tenure.feed (tenant, position);

@@ -1,0 +1,108 @@
+"""How statements reach the server: on the store's own connections, or on a user's, whichever driver that is.
+
+The model is plain code. On a connection of an event loop it runs in a thread, and each statement goes to the loop and
+back.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol
+
+from psycopg import AsyncConnection, AsyncRawCursor, Connection, RawCursor
+from psycopg.rows import tuple_row
+
+from tenure.stores.sql.postgres.arrays import COLUMNS, adapt
+from tenure.stores.sql.rows import Row
+
+
+class Answer(Protocol):
+    """What a statement found."""
+
+    @property
+    def rowcount(self) -> int: ...
+
+    def fetchall(self) -> list[Row]: ...
+
+
+class Runner(Protocol):
+    """Runs statements on one connection."""
+
+    def run(self, text: str, values: Sequence[Any]) -> Answer: ...
+
+    def column(self, kind: str, values: Sequence[Any]) -> Any:
+        """A column of many rows, as the driver wants an array of that type."""
+
+
+class _Binary:
+    def column(self, kind: str, values: Sequence[Any]) -> Any:
+        return COLUMNS[kind](values)
+
+
+class OwnRunner(_Binary):
+    """A connection of the store's own: in a pipeline, with every statement prepared."""
+
+    def __init__(self, connection: "Connection[Any]") -> None:
+        self.connection = connection
+
+    def run(self, text: str, values: Sequence[Any]) -> Answer:
+        return self.connection.execute(text.encode(), values, prepare=True, binary=True)
+
+
+class PsycopgRunner(_Binary):
+    """A user's connection: what it does to rows and values stays as it is."""
+
+    def __init__(self, connection: "Connection[Any]") -> None:
+        self._connection = connection
+
+    def run(self, text: str, values: Sequence[Any]) -> Answer:
+        cursor = RawCursor(self._connection, row_factory=tuple_row)
+        adapt(cursor)
+        return cursor.execute(text.encode(), values, binary=True)
+
+
+class Found:
+    """Rows that were fetched already."""
+
+    def __init__(self, rows: list[Row], rowcount: int) -> None:
+        self._rows = rows
+        self.rowcount = rowcount
+
+    def fetchall(self) -> list[Row]:
+        return self._rows
+
+
+class _Bridged:
+    """A connection that belongs to an event loop, from another thread."""
+
+    def __init__(self, connection: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._connection = connection
+        self._loop = loop
+
+    def run(self, text: str, values: Sequence[Any]) -> Answer:
+        return asyncio.run_coroutine_threadsafe(self._ran(text, values), self._loop).result()
+
+    def _ran(self, text: str, values: Sequence[Any]) -> Coroutine[Any, Any, Answer]:
+        raise NotImplementedError
+
+
+class AsyncPsycopgRunner(_Bridged, _Binary):
+    """psycopg's AsyncConnection."""
+
+    _connection: "AsyncConnection[Any]"
+
+    async def _ran(self, text: str, values: Sequence[Any]) -> Answer:
+        cursor = AsyncRawCursor(self._connection, row_factory=tuple_row)
+        adapt(cursor)
+        await cursor.execute(text.encode(), values, binary=True)
+        return Found(await cursor.fetchall() if cursor.description else [], cursor.rowcount)
+
+
+class AsyncpgRunner(_Bridged):
+    """asyncpg's connection, which knows by itself what a statement wants."""
+
+    def column(self, kind: str, values: Sequence[Any]) -> Any:
+        return list(values)
+
+    async def _ran(self, text: str, values: Sequence[Any]) -> Answer:
+        found = [tuple(row) for row in await self._connection.fetch(text, *values)]
+        return Found(found, len(found))

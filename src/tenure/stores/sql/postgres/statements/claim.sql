@@ -1,0 +1,66 @@
+-- The scans of a claim in PostgreSQL's own way.
+
+-- name: promote
+-- Jobs of one queue that became due move from `scheduled` to `ready`, at most a bounded number at once.
+WITH due AS MATERIALIZED (
+    SELECT ctid FROM tenure.scheduled
+    WHERE queue = $1 AND run_at <= $2 ORDER BY run_at, seq LIMIT $3 FOR UPDATE SKIP LOCKED
+), moved AS (
+    DELETE FROM tenure.scheduled WHERE ctid = ANY (ARRAY(SELECT ctid FROM due)) RETURNING *
+)
+INSERT INTO tenure.ready (queue, tenant, grp, prio_neg, run_at, seq, expires_at, version)
+SELECT queue, tenant, grp, prio_neg, run_at, seq, expires_at, version FROM moved
+
+-- name: tenants
+-- Loose scan: one index seek per tenant, whatever its backlog.
+WITH RECURSIVE found (tenant) AS (
+    SELECT (SELECT tenant FROM tenure.ready WHERE queue = $1 AND tenant > $2 ORDER BY tenant LIMIT 1)
+    UNION ALL
+    SELECT (SELECT tenant FROM tenure.ready WHERE queue = $1 AND tenant > found.tenant ORDER BY tenant LIMIT 1)
+    FROM found WHERE found.tenant IS NOT NULL
+)
+SELECT tenant FROM found WHERE tenant IS NOT NULL LIMIT $3
+
+-- name: groups
+WITH RECURSIVE found (grp) AS (
+    SELECT (SELECT grp FROM tenure.ready WHERE queue = $1 AND tenant = $2 AND grp > $3 ORDER BY grp LIMIT 1)
+    UNION ALL
+    SELECT (SELECT grp FROM tenure.ready WHERE queue = $1 AND tenant = $2 AND grp > found.grp ORDER BY grp LIMIT 1)
+    FROM found WHERE found.grp IS NOT NULL
+)
+SELECT grp FROM found WHERE grp IS NOT NULL LIMIT $4
+
+-- name: line
+-- Due jobs of one tenant, queue and group in the contract's order, from a place on; expired ones are passed over, and
+-- those that another claim is about to take. MATERIALIZED: a nested loop over SKIP LOCKED takes more than its limit.
+WITH next AS MATERIALIZED (
+    SELECT prio_neg, run_at, seq FROM tenure.ready
+    WHERE queue = $1 AND tenant = $2 AND grp = $3 AND (prio_neg, run_at, seq) > ($4, $5, $6)
+      AND run_at <= $7 AND (expires_at IS NULL OR expires_at > $7)
+    ORDER BY prio_neg, run_at, seq LIMIT $8 FOR UPDATE SKIP LOCKED
+)
+SELECT job.seq, job.spec, job.state, job.priority, job.run_at, job.live, job.payload
+FROM next CROSS JOIN LATERAL (SELECT * FROM tenure.job WHERE job.seq = next.seq OFFSET 0) AS job
+ORDER BY next.prio_neg, next.run_at, next.seq
+
+-- name: lines
+-- The beginnings of several plain lines at once.
+WITH next AS MATERIALIZED (
+    SELECT found.* FROM @keys(queue text, tenant text, most bigint) CROSS JOIN LATERAL (
+        SELECT r.queue, r.tenant, r.prio_neg, r.run_at, r.seq FROM tenure.ready AS r
+        WHERE r.queue = want.queue AND r.tenant = want.tenant AND r.grp = '' AND r.run_at <= $4
+          AND (r.expires_at IS NULL OR r.expires_at > $4)
+        ORDER BY r.prio_neg, r.run_at, r.seq LIMIT want.most FOR UPDATE SKIP LOCKED
+    ) AS found
+)
+SELECT job.seq, job.spec, job.state, job.priority, job.run_at, job.live, job.payload, next.tenant, next.queue
+FROM next CROSS JOIN LATERAL (SELECT * FROM tenure.job WHERE job.seq = next.seq OFFSET 0) AS job
+ORDER BY next.queue, next.tenant, next.prio_neg, next.run_at, next.seq
+
+-- name: upcoming
+-- Future jobs of a queue by time.
+SELECT run_at, tenant FROM tenure.scheduled WHERE queue = $1 AND run_at > $2 ORDER BY run_at, seq LIMIT $3 OFFSET $4
+
+-- name: early
+-- Jobs that seemed due before the clock went back.
+SELECT run_at, tenant FROM tenure.ready WHERE queue = $1 AND run_at > $2

@@ -1,0 +1,51 @@
+-- Point reads and counts in PostgreSQL's own way.
+
+-- name: meta
+-- The store's numbers, and its time in milliseconds. The feed's end is read off the feed: a row that every reader of
+-- the feed updated would have a long chain of dead versions while somebody holds a transaction.
+SELECT (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tenure.arrival), epoch, frozen, loading, last_turn,
+       hold_until, greatest(feed_floor, coalesce((SELECT max(position) FROM tenure.feed), 0)), feed_floor,
+       config, version, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
+FROM tenure.meta
+
+-- name: meta_to_write
+-- The same, and a lock on the table that no other writer minds: whoever takes it for themselves (`stop`) knows that
+-- every writer so far has ended, and that the next ones will see what they write.
+SELECT (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tenure.arrival), epoch, frozen, loading, last_turn,
+       hold_until, greatest(feed_floor, coalesce((SELECT max(position) FROM tenure.feed), 0)), feed_floor,
+       config, version, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
+FROM tenure.meta LEFT JOIN (SELECT one AS never FROM tenure.meta WHERE one = 0 FOR KEY SHARE) AS nobody ON true
+
+-- name: impatient
+-- Whoever wants a table for themselves makes others wait behind them: they had better not wait for long.
+SELECT set_config('lock_timeout', '100ms', true)
+
+-- name: stop
+LOCK TABLE tenure.meta IN EXCLUSIVE MODE
+
+-- name: payloads
+SELECT job.tenant, job.id, job.payload FROM @keys(tenant text, id text) CROSS JOIN tenure.job
+WHERE job.tenant = want.tenant AND job.id = want.id
+
+-- name: arrive
+SELECT nextval('tenure.arrival') FROM generate_series(1, $1)
+
+-- name: cascading
+SELECT nextval('tenure.cascading')
+
+-- name: last_cascade
+SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tenure.cascading
+
+-- name: lane_holders
+SELECT (SELECT count(*) FROM tenure.running WHERE queue = $2 AND tenant = $1)
+     + (SELECT count(*) FROM tenure.slot WHERE queue = $2 AND tenant = $1)
+
+-- name: group_holders
+SELECT (SELECT count(*) FROM tenure.running WHERE queue = $1 AND tenant = $2 AND grp = $3)
+     + (SELECT count(*) FROM tenure.slot WHERE queue = $1 AND tenant = $2 AND grp = $3)
+
+-- name: lock
+SELECT pg_advisory_xact_lock($1)
+
+-- name: try_lock
+SELECT pg_try_advisory_xact_lock($1)

@@ -1,0 +1,82 @@
+-- Purging, and the parents that may have ended unseen.
+
+-- name: purge
+-- The ended jobs of one day and state that no guard spares, with all that is theirs.
+WITH purging AS MATERIALIZED (
+    SELECT j.seq, j.tenant, j.id FROM tenure.finished AS f JOIN tenure.job AS j ON j.seq = f.seq
+    WHERE f.day = $1 AND f.state = $2
+      AND NOT EXISTS (SELECT 1 FROM tenure.edge AS e WHERE e.tenant = j.tenant AND e.parent = j.id)
+      AND NOT EXISTS (SELECT 1 FROM tenure.slot AS s WHERE s.tenant = j.tenant AND s.job_id = j.id)
+      AND NOT EXISTS (
+          SELECT 1 FROM tenure.dead_letter AS d
+          WHERE d.tenant = j.tenant AND d.job_id = j.id AND d.disposition = 'open'
+      )
+      AND NOT EXISTS (
+          SELECT 1 FROM tenure.binding AS b
+          WHERE b.tenant = j.tenant AND b.job_id = j.id AND b.uniqueness = 'window'
+            AND (b.expires_at IS NULL OR b.expires_at > $3)
+      )
+), results AS (
+    DELETE FROM tenure.result AS r USING purging WHERE r.seq = purging.seq
+), letters AS (
+    DELETE FROM tenure.dead_letter AS d USING purging WHERE d.tenant = purging.tenant AND d.job_id = purging.id
+), bindings AS (
+    DELETE FROM tenure.binding AS b USING purging WHERE b.tenant = purging.tenant AND b.job_id = purging.id
+), labels AS (
+    DELETE FROM tenure.label AS l USING purging WHERE l.seq = purging.seq
+), ended AS (
+    DELETE FROM tenure.finished AS f USING purging WHERE f.seq = purging.seq
+), jobs AS (
+    DELETE FROM tenure.job AS j USING purging WHERE j.seq = purging.seq
+)
+SELECT count(*) FROM purging
+
+-- name: recheck
+INSERT INTO tenure.recheck (tenant, id) @rows(tenant text, id text)
+
+-- name: rechecked
+-- Parents that nobody is about to end go from the list: those that have ended must tell their children, the others will
+-- see them when they end.
+WITH looked AS MATERIALIZED (
+    SELECT w.position, w.tenant, w.id, job.seq, finished.seq IS NOT NULL AS ended
+    FROM tenure.recheck AS w
+        LEFT JOIN tenure.job ON job.tenant = w.tenant AND job.id = w.id
+        LEFT JOIN tenure.finished ON finished.seq = job.seq
+    ORDER BY w.position LIMIT $1 FOR UPDATE OF w SKIP LOCKED
+), free AS MATERIALIZED (
+    SELECT r.seq FROM tenure.running AS r WHERE r.seq = ANY (ARRAY(SELECT seq FROM looked)) FOR UPDATE SKIP LOCKED
+), waiting AS MATERIALIZED (
+    SELECT r.seq FROM tenure.ready AS r CROSS JOIN (
+        SELECT job.* FROM looked JOIN tenure.job ON job.seq = looked.seq WHERE NOT looked.ended
+    ) AS j
+    WHERE r.seq = j.seq AND r.queue = j.queue AND r.tenant = j.tenant FOR UPDATE OF r SKIP LOCKED
+), sleeping AS MATERIALIZED (
+    SELECT s.seq FROM tenure.scheduled AS s CROSS JOIN (
+        SELECT job.* FROM looked JOIN tenure.job ON job.seq = looked.seq WHERE NOT looked.ended
+    ) AS j
+    WHERE s.seq = j.seq AND s.queue = j.queue AND s.run_at = j.run_at FOR UPDATE OF s SKIP LOCKED
+), standing AS MATERIALIZED (
+    SELECT b.seq FROM tenure.blocked AS b WHERE b.seq = ANY (ARRAY(SELECT seq FROM looked)) FOR UPDATE SKIP LOCKED
+), done AS (
+    DELETE FROM tenure.recheck WHERE position = ANY (ARRAY(
+        SELECT position FROM looked
+        WHERE seq IS NULL OR ended OR seq IN (
+            SELECT seq FROM free UNION SELECT seq FROM waiting UNION SELECT seq FROM sleeping UNION SELECT seq FROM standing
+        )
+    ))
+)
+INSERT INTO tenure.cascade (position, tenant, id)
+SELECT nextval('tenure.cascading'), tenant, id FROM (SELECT DISTINCT tenant, id FROM looked WHERE ended) AS told
+WHERE EXISTS (SELECT 1 FROM tenure.edge AS e WHERE e.tenant = told.tenant AND e.parent = told.id AND e.resolved = 0)
+  AND NOT EXISTS (SELECT 1 FROM tenure.cascade AS w WHERE w.tenant = told.tenant AND w.id = told.id)
+
+-- name: sequence
+-- Visible chunks get their places in the feed.
+WITH moved AS (
+    DELETE FROM tenure.inbox WHERE seq = ANY (ARRAY(SELECT seq FROM tenure.inbox ORDER BY seq LIMIT $1))
+    RETURNING seq, tenant, at, body
+), last AS (
+    SELECT greatest(feed_floor, coalesce((SELECT max(position) FROM tenure.feed), 0)) AS head FROM tenure.meta
+)
+INSERT INTO tenure.feed (position, tenant, at, body)
+SELECT last.head + row_number() OVER (ORDER BY moved.seq), moved.tenant, moved.at, moved.body FROM moved CROSS JOIN last

@@ -1,0 +1,295 @@
+"""The PostgreSQL store: many hosts, durable at every answer, in the user's own transactions."""
+
+import asyncio
+import os
+import random
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, TypeVar, cast
+
+import psycopg
+from msgspec.structs import replace
+from psycopg import Connection
+
+from tenure.domain import model
+from tenure.domain.calls import Claim, Claimed, Enqueued, EventPage
+from tenure.domain.errors import OutcomeUnknown, Refused, StoreUnavailable
+from tenure.domain.job import NewJob
+from tenure.domain.model import Unit
+from tenure.domain.names import Ms
+from tenure.domain.store import Capabilities, Clock, ClockFloor
+from tenure.stores.base import ModelStore, Operation, check_batch
+from tenure.stores.hints import Hints
+from tenure.stores.sql import hot
+from tenure.stores.sql.postgres.connection import Server, translated
+from tenure.stores.sql.postgres.joined import async_runner, is_async, run_joined, sync_runner
+from tenure.stores.sql.postgres.migrate import migrate
+from tenure.stores.sql.postgres.place import Overtaken, Place
+from tenure.stores.sql.postgres.runners import OwnRunner, Runner
+from tenure.stores.sql.postgres.tables import PostgresTables
+from tenure.stores.sql.postgres.transaction import PostgresTransaction
+from tenure.stores.sql.postgres.verify import verify
+from tenure.stores.sql.postgres.wake import Wake
+
+T = TypeVar("T")
+
+CONNECTIONS = 8
+"""How many calls of one process are on their way at once."""
+TRY_SECONDS = 10.0
+"""For how long a call that is overtaken begins again."""
+BUSY_MS: Ms = 5
+"""When to ask again after a claim that found less than it wanted, and another claim at something it passed over."""
+SLACK_MS: Ms = 1_000
+
+_INHERITED: "list[_Open]" = []
+"""What a forked child got from its parent: the connections are the parent's."""
+
+
+class PostgresStore(ModelStore):
+    """Keeps jobs in one schema of a PostgreSQL database. Opening is lazy; a forked child opens connections of its own.
+
+    `migrate` creates the schema. Every answer of a mutating call comes after a COMMIT. Time is the server's.
+    """
+
+    _settle = staticmethod(hot.settle)
+
+    def __init__(self, url: str, clock: Clock | None = None) -> None:
+        super().__init__()
+        self._server = Server(url)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._open: _Open | None = None
+        self._closed = False
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            name="postgres",
+            clock_floor=ClockFloor.JOB,
+            survives_process_crash=True,
+            survives_power_loss=True,
+            survives_failover=True,
+            user_transactions=True,
+            multi_process=True,
+            multi_host=True,
+            exact_depth=False,
+            snapshot_reads=False,
+        )
+
+    @staticmethod
+    def _claim(unit: Unit, request: Claim) -> Claimed | Refused:
+        """A claim that passed over something because another claim is at it will want to look again soon."""
+        tables = unit.tables
+        if isinstance(tables, PostgresTables) and not unit.meta.frozen:
+            tables.expect_claim(request, unit.now)
+        reply = hot.claim(unit, request)
+        if isinstance(reply, Refused) or len(reply.jobs) == request.n:
+            return reply
+        busy = isinstance(tables, PostgresTables) and tables.busy
+        return replace(reply, wake_after=BUSY_MS) if busy else reply
+
+    async def migrate(self) -> int:
+        return await asyncio.to_thread(self._migrate)
+
+    def _migrate(self) -> int:
+        with translated(self._server), self._server.connect() as connection:
+            return migrate(connection, self._server)
+
+    async def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            opened, self._open = self._open, None
+        if opened is not None and opened.pid == os.getpid():
+            await asyncio.to_thread(opened.close)
+
+    async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[Enqueued | Refused]:
+        check_batch("jobs", jobs)
+        part: Operation = lambda unit: model.enqueue(unit, jobs, atomic)  # noqa: E731
+        (replies,) = await self._in_thread(self._opened().write, [part], jobs)
+        return cast(list[Enqueued | Refused], replies)
+
+    async def _write(self, *parts: Operation) -> list[Any]:
+        return await self._in_thread(self._opened().write, parts)
+
+    async def _read(self, part: Callable[[Unit], T]) -> T:
+        return await self._in_thread(self._opened().read, part)
+
+    async def events(
+        self, *, tenant: str | None = None, after: str | None = None, limit: int = 1_000
+    ) -> EventPage | Refused:
+        await self._in_thread(self._opened().sequence)
+        return await super().events(tenant=tenant, after=after, limit=limit)
+
+    async def dump(self, *, after: str | None = None, limit: int = 1_000) -> Any:
+        await self._in_thread(self._opened().sequence)
+        return await super().dump(after=after, limit=limit)
+
+    def enqueue_in(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
+        """Enqueues in the transaction that the caller has open in this database; told to others when it commits."""
+        return self._join(sync_runner(connection), jobs)
+
+    async def enqueue_in_async(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
+        """The same on a connection of this event loop."""
+        if not is_async(connection):
+            return self.enqueue_in(connection, jobs)
+        runner = await async_runner(connection)
+        return await asyncio.to_thread(self._join, runner, jobs)
+
+    def _join(self, runner: Runner, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
+        place = self._opened().place
+        return run_joined(self._server, place, self._clock, runner, lambda unit: model.enqueue(unit, jobs))
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[PostgresTransaction]:
+        """A transaction for a handler's own writes, and the end of its lease with them."""
+        async with await self._server.connect_async() as connection:  # commits when the block ends well
+            yield PostgresTransaction(self._server, self._opened().place, self._clock, connection)
+
+    async def verify(self) -> list[str]:
+        """Differences between records and what is derived from them; none in a sound store."""
+        return await self._in_thread(self._opened().verify)
+
+    async def wait(self, topics: Collection[str], timeout_seconds: float) -> bool:
+        self._opened().wake.listen()
+        return await super().wait(topics, timeout_seconds)
+
+    async def _in_thread(self, what: Callable[..., T], *values: Any) -> T:
+        """A caller that gives up leaves the call alone: it ends as it would have."""
+        pool = self._opened().pool
+        return await asyncio.wrap_future(pool.submit(what, *values))
+
+    def _opened(self) -> "_Open":
+        with self._lock:
+            if self._closed:
+                raise StoreUnavailable(f"{self._server.shown}: this store was closed")
+            if self._open is not None and self._open.pid != os.getpid():
+                _INHERITED.append(self._open)
+                self._open = None
+            if self._open is None:
+                self._open = _Open(self._server, self._clock, self._hints)
+            return self._open
+
+
+class _Connected(PostgresTables):
+    """The tables over a connection of the store's own."""
+
+    def __init__(self, connection: "Connection[Any]", place: Place) -> None:
+        super().__init__(OwnRunner(connection), place)
+        self.connection = connection
+
+
+class _Open:
+    """What one process holds: connections, the threads that use them, and the one that wakes."""
+
+    def __init__(self, server: Server, clock: Clock | None, hints: Hints) -> None:
+        self.pid = os.getpid()
+        self._server = server
+        self._clock = clock
+        self._hints = hints
+        self.place = Place(server.schema, SLACK_MS if clock is None else 0)
+        self._lock = threading.Lock()
+        self._idle: list[_Connected] = []
+        self.pool = ThreadPoolExecutor(CONNECTIONS, "tenure-postgres")
+        self.wake = Wake(server, hints.tell)
+
+    def write(self, parts: Sequence[Operation], jobs: Sequence[NewJob] = ()) -> list[Any]:
+        """Runs the parts in one transaction, again from the beginning whenever somebody else was faster.
+
+        `jobs` are those that an enqueue will ask about.
+        """
+        topics: set[str] = set()
+        replies = self._again(lambda careful: self._transaction(parts, jobs, topics, careful))
+        if topics:
+            self._hints.tell(topics)
+            self.wake.tell(topics)
+        return replies
+
+    def _again(self, attempt: Callable[[bool], T]) -> T:
+        deadline, pause, careful = time.monotonic() + TRY_SECONDS, 0.001, False
+        while True:
+            try:
+                return attempt(careful)
+            except Overtaken as overtaken:
+                if time.monotonic() > deadline:
+                    raise StoreUnavailable(
+                        f"{self._server.shown}: others were faster for {TRY_SECONDS:.0f} s, "
+                        "or an open transaction holds what this call needs"
+                    ) from overtaken
+                time.sleep(pause * random.random())
+                pause, careful = min(2 * pause, 0.1), True
+
+    def _transaction(
+        self, parts: Sequence[Operation], jobs: Sequence[NewJob], topics: set[str], careful: bool
+    ) -> list[Any]:
+        topics.clear()
+        with self._connected("BEGIN") as tables:
+            if jobs:
+                tables.expect_enqueue(jobs)
+            now = self._begin(tables, writing=True, careful=careful)
+            replies = []
+            for part in parts:
+                unit = Unit(tables, now)
+                replies.append(part(unit))
+                tables.keep(unit)
+                topics |= unit.topics(self._hints.jobs_awaited)
+            return replies
+
+    def _begin(self, tables: PostgresTables, *, writing: bool, careful: bool = False) -> Ms:
+        _, now = tables.begin(writing, careful)
+        return now if self._clock is None else self._clock()
+
+    def read(self, part: Callable[[Unit], T]) -> T:
+        """Runs a part on one view of the store."""
+        with self._connected("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY") as tables:
+            return part(Unit(tables, self._begin(tables, writing=False)))
+
+    def sequence(self) -> None:
+        """Gives new chunks their places in the feed."""
+
+        def attempt(_: bool) -> None:
+            with self._connected("BEGIN") as tables:
+                tables.sequence()
+
+        self._again(attempt)
+
+    def verify(self) -> list[str]:
+        self.sequence()
+        with self._connected("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY") as tables:
+            tables.begin(writing=False)
+            return verify(tables)
+
+    @contextmanager
+    def _connected(self, begin: str) -> Iterator[PostgresTables]:
+        """A transaction on a connection that nobody else uses. A connection that broke isn't used again."""
+        with self._lock:
+            tables = self._idle.pop() if self._idle else None
+        if tables is None:
+            tables = _Connected(self._server.connect(), self.place)
+        connection, committing = tables.connection, False
+        try:
+            with translated(self._server), connection.pipeline():
+                connection.execute(begin.encode())
+                yield tables
+                committing = True
+                connection.execute("COMMIT")
+        except BaseException as error:
+            tables.forget()
+            if committing and connection.closed:
+                raise OutcomeUnknown() from error  # whether it happened nobody knows: the call may be sent again (§5a)
+            with suppress(psycopg.Error):
+                connection.execute("ROLLBACK")
+            raise
+        finally:
+            tables.end()
+            if not connection.closed:
+                with self._lock:
+                    self._idle.append(tables)
+
+    def close(self) -> None:
+        self.pool.shutdown()
+        self.wake.close()
+        for tables in self._idle:
+            tables.connection.close()

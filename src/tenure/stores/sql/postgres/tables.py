@@ -1,0 +1,339 @@
+"""The SQL tables in a PostgreSQL schema, while others write to them.
+
+A transaction here sees what was committed before each statement (READ COMMITTED), and takes few locks. What it read may
+have changed by the time it writes; every row it moves is therefore found by its key and the version that was read, and
+if one isn't there the statement fails: the whole call begins again (`Overtaken`). What versions don't cover is locked:
+
+* a claim id, so that one that was sent twice takes once;
+* a lane or group with a limit or a rate, tried only: a claim passes over one that another claim is at;
+* the blocked children of a parent that ends, so that of two parents that end together one sees the other.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from tenure.domain.calls import Claim, Document
+from tenure.domain.job import Edge, Job, NewJob, Ref, secret_hash
+from tenure.domain.model import FinishedBatch, Meta, Unit
+from tenure.domain.model.tables import BucketKey, DocumentKey, Lane
+from tenure.domain.names import Ms
+from tenure.domain.states import TERMINAL, Mode, State
+from tenure.stores.sql import rows
+from tenure.stores.sql.places import places
+from tenure.stores.sql.postgres.keeping import OWN, PLACES, keep
+from tenure.stores.sql.postgres.pipeline import Pipeline
+from tenure.stores.sql.postgres.place import Place
+from tenure.stores.sql.postgres.runners import Runner
+from tenure.stores.sql.rows import Row
+from tenure.stores.sql.tables import HotMoves, SqlTables
+
+PROMOTED_AT_ONCE = 10_000
+"""Jobs of a queue that one claim moves to `ready`: a flood of due jobs must not stall a claim for seconds."""
+FULL = 1 << 60
+"""What a lane or group that another claim is at seems to hold: for this claim it has no room."""
+RING = 256
+"""Tenants whose lines one claim reads ahead, at most."""
+CHUNKS_AT_ONCE = 10_000
+
+
+class PostgresTables(SqlTables):
+    """What the model remembers, as one transaction sees it. `begin` must come before anything else, `end` after."""
+
+    def __init__(self, runner: Runner, place: Place) -> None:
+        super().__init__()
+        self.pipeline = Pipeline(runner, place)
+        self._place = place
+        self._running = place.running
+        self._specs = place.specs
+        self.hot = HotMoves(self._running)
+        self._config = -1
+        self.version = 0
+        """How often the store's own numbers have changed."""
+        self.writing = False
+        self._careful = False
+        self.end()
+
+    def begin(self, writing: bool = True, careful: bool = False) -> tuple[Meta, Ms]:
+        """Reads the store's own numbers and its time; careful is one who trusts nothing that was remembered."""
+        self.writing, self._careful = writing, careful
+        numbers = self.row("meta_to_write" if writing else "meta")
+        seq, epoch, frozen, loading, last_turn, hold_until, head, floor, config, self.version, now = numbers
+        self._meta = Meta(0, seq, epoch, frozen, loading, last_turn, hold_until, head, floor, OWN)
+        if config != self._config:
+            self._forget_config()
+            self._config = config
+        return self._meta, now
+
+    def end(self) -> None:
+        """The transaction is over: what was read in it may not be used in the next."""
+        self.pipeline.clear()
+        self._payloads.clear()
+        self.hot.clear()
+        self.versions: dict[DocumentKey, int] = {}
+        """Documents that were read, and the versions they had."""
+        self.busy = False
+        """Whether something was passed over because another claim is at it."""
+        self._locked: dict[tuple[str, ...], bool] = {}
+        self._seqs: Iterator[int] = iter(())
+        self._ring: Ring | None = None
+        self._lines: dict[Lane, list[Row]] = {}
+
+    def forget(self) -> None:
+        """The transaction was undone: what was remembered of running jobs and configuration may be wrong."""
+        self._running.clear()
+        self._config = -1
+
+    # Running statements
+
+    def all(self, name: str, *values: Any) -> list[Row]:
+        return self.pipeline.ask(name, *values)
+
+    def of(self, name: str, keys: Sequence[Any]) -> list[Row]:
+        return self.pipeline.ask_many(name, keys)
+
+    def many(self, name: str, values: Iterable[Row]) -> None:
+        given = values if isinstance(values, list) else list(values)
+        if given:
+            self.pipeline.send_many(name, given)
+
+    def run(self, name: str, *values: Any) -> None:
+        self.pipeline.send(name, *values)
+
+    def stream(self, sql: str, values: Sequence[Any]) -> Iterator[Row]:
+        return self.pipeline.stream(sql, values)
+
+    # Asking ahead
+
+    def expect_enqueue(self, jobs: Sequence[NewJob]) -> None:
+        """Asks what an enqueue will: whether ids and keys are known, and for arrival numbers."""
+        pipeline = self.pipeline
+        pipeline.ahead_many("jobs", [(job.tenant, job.id) for job in jobs])
+        keys = [(job.tenant, job.queue, job.job_type, job.key) for job in jobs if job.key is not None]
+        pipeline.ahead_many("bindings", keys)
+        pipeline.ahead("arrive", len(jobs))
+        self._seqs = self._arriving(len(jobs))
+
+    def expect_claim(self, request: Claim, now: Ms) -> None:
+        """Asks what a claim will: what runs under its id, what became due, and who has jobs."""
+        token = secret_hash(request.claim_id)
+        self.lock("claim", token.hex())
+        self.pipeline.ahead("running_under", token)
+        self._ring = Ring(self, request, now)
+
+    # Locks
+
+    def lock(self, *what: str) -> None:
+        """Waits until nobody else holds what is named; held until the transaction ends."""
+        self.run("lock", self.pipeline.number(*what))
+
+    def stop(self) -> None:
+        """Waits until every writer so far has ended; those to come wait until this transaction does."""
+        self.run("impatient")
+        self.run("stop")
+
+    def _mine(self, *what: str) -> bool:
+        """Whether what is named is this claim's until the transaction ends. Whoever only reads takes nothing."""
+        if not self.writing:
+            return True
+        if what not in self._locked:
+            self._locked[what] = self.row("try_lock", self.pipeline.number(*what))[0]
+        self.busy |= not self._locked[what]
+        return self._locked[what]
+
+    # Reading
+
+    def next_seq(self, last: int) -> int:
+        number = next(self._seqs, None)
+        if number is None:
+            self._seqs = self._arriving(1 if last == self._meta.seq else 100)
+            number = next(self._seqs)
+        return number
+
+    def _arriving(self, count: int) -> Iterator[int]:
+        for row in self.all("arrive", count):
+            yield row[0]
+
+    def recent(self, refs: Sequence[Ref]) -> dict[Ref, Job]:
+        return self.jobs(refs) if self._careful else super().recent(refs)
+
+    def childless(self, refs: Sequence[Ref]) -> bool:
+        """Taken for granted at first: the transaction fails if it turns out otherwise (`keep`)."""
+        return super().childless(refs) if self._careful else True
+
+    def edges_to(self, children: Sequence[Ref]) -> dict[Ref, list[Edge]]:
+        if self.writing:
+            self.of("hold_blocked", children)
+        return super().edges_to(children)
+
+    def document(self, key: DocumentKey) -> Document | None:
+        found = super().document(key)
+        if found is not None:
+            self.versions[key] = found.version
+        return found
+
+    def held(self, lane: Lane) -> int:
+        return int(self.row("lane_holders", *lane)[0]) if self._mine("lane", *lane) else FULL
+
+    def holders(self, lane: Lane, group: str) -> int:
+        tenant, queue = lane
+        if self.rules(tenant, queue).limit_of(group) is not None and not self._mine("group", *lane, group):
+            return FULL
+        return int(self.row("group_holders", queue, tenant, group)[0])
+
+    def bucket(self, key: BucketKey) -> int:
+        tenant, queue, group = key
+        mine = self._mine("group", *key) if group else self._mine("lane", tenant, queue)
+        return super().bucket(key) if mine else FULL
+
+    # Scans of a claim
+
+    def promote(self, queues: Sequence[str], now: Ms) -> None:
+        if self._ring is not None:
+            return  # it did
+        self._place.promoted = max(self._place.promoted, now)
+        for queue in queues:
+            self.run("promote", queue, now, PROMOTED_AT_ONCE)
+
+    def running_under(self, token: bytes) -> list[Ref]:
+        if not self.pipeline.asked("running_under", token):
+            self.lock("claim", token.hex())
+        return super().running_under(token)
+
+    def tenants(self, queues: Sequence[str], after: str, limit: int) -> list[str]:
+        found = None if self._ring is None else self._ring.after(after, limit)
+        return super().tenants(queues, after, limit) if found is None else found
+
+    def line(self, lane: Lane, group: str, now: Ms, ahead: Callable[[], int]) -> Iterator[Job]:
+        if self._ring is None or group:
+            return super().line(lane, group, now, ahead)
+        return self._read_ahead(self._ring, lane, now, ahead)
+
+    def _read_ahead(self, ring: "Ring", lane: Lane, now: Ms, ahead: Callable[[], int]) -> Iterator[Job]:
+        """A line whose beginning is read with those of the lanes that will be asked for next."""
+        page, size = ring.line(lane)
+        for row in page:
+            job = self.record(row)
+            self._payloads[job.ref] = row[6]
+            yield job
+        if len(page) == size:
+            last = (-page[-1][3], page[-1][4], page[-1][0]) if page else (-101, 0, 0)
+            yield from self.line_after(lane, "", now, ahead, last)
+
+    def _coming(self, queue: str, now: Ms) -> Iterator[Row]:
+        """If the clock went back, some of them only seemed due and stand in `ready`."""
+        if now < self._place.promoted - self._place.slack:
+            return iter(sorted([*self.all("early", queue, now), *self._scheduled(queue, now)]))
+        return self._scheduled(queue, now)
+
+    def _scheduled(self, queue: str, now: Ms) -> Iterator[Row]:
+        size, offset = 16, 0
+        while page := self.all("upcoming", queue, now, size, offset):
+            yield from page
+            if len(page) < size:
+                return
+            size, offset = size * 4, offset + len(page)
+
+    # Sweep, purge, transfer
+
+    def cascades(self, limit: int) -> list[tuple[int, Ref]]:
+        self.run("rechecked", limit)
+        return super().cascades(limit)
+
+    def old_chunks(self, before: Ms, limit: int) -> int | None:
+        self.sequence()
+        return super().old_chunks(before, limit)
+
+    def sequence(self) -> None:
+        """Gives the chunks that are visible their places in the feed."""
+        self.lock("feed")
+        while self.pipeline.send("sequence", CHUNKS_AT_ONCE).rowcount == CHUNKS_AT_ONCE:
+            pass
+
+    def purge(self, batch: FinishedBatch, now: Ms) -> int:
+        return int(self.row("purge", batch.day, batch.state.value, now)[0])
+
+    def dump(self, kind: str, after: str, limit: int) -> list[tuple[str, Any]]:
+        if kind == "meta" and not after:
+            return [("meta", replace(self._meta, cascade_head=self.row("last_cascade")[0]))]
+        return super().dump(kind, after, limit)
+
+    def restore_job(self, job: Job) -> None:
+        """A pending job goes to `scheduled` whatever its time: the first claim moves what is due."""
+        seq, version = job.spec.seq, job.version
+        for table in ("job", "label", "running", "finished", "in_order", "expiring", *PLACES):
+            self.stream(f"DELETE FROM tenure.{table} WHERE seq = ? RETURNING 1", (seq,))
+        self.many("add_job", [(*rows.job_row(job), b"")])  # the payload comes with an item of its own
+        self.many("add_label", rows.label_rows(job.spec))
+        if job.state is State.RUNNING:
+            self.many("put_running", [(*rows.running_row(job), version)])
+        elif job.state in TERMINAL:
+            self.many("put_finished", [(*rows.finished_row(job), version)])
+        for table, row in places(job, border=-1):
+            self.many(f"put_{table}", [(*row, version) if table in PLACES else row])
+
+    # Writing
+
+    def keep(self, unit: Unit) -> None:
+        if unit.wrote:
+            self._meta, configured = keep(self, unit)
+            if configured:
+                self._config += 1
+                self._forget_config()
+
+
+class Ring:
+    """The tenants that a claim will visit, and the beginnings of their lines, read with few questions."""
+
+    def __init__(self, tables: PostgresTables, request: Claim, now: Ms) -> None:
+        self._tables = tables
+        self._request = request
+        self._now = now
+        self._queues = sorted(queue for queue, _ in request.queues)
+        self._size = min(request.n, RING)
+        tables.promote(self._queues, now)
+        starts = sorted({request.cursor.tenant, ""}) if request.tenants is None else []
+        send = tables.pipeline.send
+        self._asked = [send("tenants", queue, start, self._size) for queue in self._queues for start in starts]
+        self._names: list[str] | None = None if request.tenants is None else sorted(set(request.tenants))
+        self._lines: dict[Lane, list[Row]] = {}
+        self._sizes: dict[Lane, int] = {}
+
+    def after(self, tenant: str, limit: int) -> list[str] | None:
+        """The next names of the ring; None if it is too long to be known as a whole."""
+        names = self._known()
+        return None if names is None else names[bisect_right(names, tenant) :][:limit]
+
+    def _known(self) -> list[str] | None:
+        if self._asked:
+            found = [cursor.fetchall() for cursor in self._asked]
+            self._asked = []
+            if all(len(names) < self._size for names in found):
+                self._names = sorted({row[0] for names in found for row in names})
+        return self._names
+
+    def line(self, lane: Lane) -> tuple[list[Row], int]:
+        """The beginning of a line, and how many were asked for."""
+        if lane not in self._sizes:
+            self._read(lane)
+        return self._lines.pop(lane, []), self._sizes[lane]
+
+    def _read(self, first: Lane) -> None:
+        """Reads lines from a lane on, about as many jobs as the claim wants."""
+        names = self._known() or []
+        at = bisect_right(names, first[0])
+        coming = [first[0], *names[at:], *names[: max(0, at - 1)]][:RING]
+        tables = self._tables
+        lanes = [
+            (tenant, queue)
+            for tenant in dict.fromkeys(coming)
+            for queue in self._queues
+            if (tenant, queue) not in self._sizes and tables.rules(tenant, queue).mode is not Mode.KEYED
+        ]
+        each = -(-self._request.n // max(1, len(dict.fromkeys(coming))))
+        wanted = [(queue, tenant, each) for tenant, queue in lanes]
+        self._sizes.update(dict.fromkeys(lanes, each))
+        for row in tables.pipeline.ask_many("lines", wanted, self._now):
+            self._lines.setdefault((row[7], row[8]), []).append(row)

@@ -1,0 +1,57 @@
+"""fsck of a PostgreSQL schema."""
+
+from tenure.domain.job import Job
+from tenure.stores.sql.places import KEYS
+from tenure.stores.sql.postgres.keeping import PLACES, WAITING
+from tenure.stores.sql.postgres.tables import PostgresTables
+from tenure.stores.sql.rows import Row
+from tenure.stores.sql.verify import QUESTIONS, Stored, questions, records
+
+
+def verify(tables: PostgresTables) -> list[str]:
+    """Every difference found, in words; empty for a sound store."""
+    stored: Stored = {table: set(tables.stream(f"SELECT * FROM tenure.{table}", ())) for table in KEYS}
+    return [*records(tables, stored, 0, _take), *_versions(tables), *questions(tables, {**QUESTIONS, **_QUESTIONS})]
+
+
+def _take(stored: Stored, table: str, place: Row, job: Job) -> str | None:
+    """Takes a job's place away. Which of two tables a pending job stands in depends on when it was last looked at."""
+    row = (*place, job.version) if table in PLACES else place
+    for holding in WAITING if table in WAITING else (table,):
+        if row in stored[holding]:
+            stored[holding].remove(row)
+            return None
+    return f"is missing from {table}, at version {job.version}"
+
+
+def _versions(tables: PostgresTables) -> list[str]:
+    """The versions beside records that run or ended, against their own."""
+    found = tables.stream(
+        "SELECT seq, version FROM tenure.running UNION ALL SELECT seq, version FROM tenure.finished", ()
+    )
+    beside: dict[int, int] = {row[0]: row[1] for row in found}
+    records = tables.stream("SELECT seq, spec, state, priority, run_at, live FROM tenure.record", ())
+    jobs = (tables.record(row) for row in records)
+    return [
+        f"job {job.ref} has version {beside[job.spec.seq]} beside it, its record says {job.version}"
+        for job in jobs
+        if beside.get(job.spec.seq, job.version) != job.version
+    ]
+
+
+_QUESTIONS = {
+    "child that nobody will tell of its parent's end": """
+        SELECT e.tenant, e.parent, e.child FROM tenure.edge AS e
+        JOIN tenure.record AS p ON p.tenant = e.tenant AND p.id = e.parent
+        WHERE e.resolved = 0 AND p.state IN ('succeeded', 'failed', 'cancelled') AND NOT EXISTS (
+            SELECT 1 FROM tenure.cascade AS w WHERE w.tenant = e.tenant AND w.id = e.parent
+        ) AND NOT EXISTS (
+            SELECT 1 FROM tenure.recheck AS w WHERE w.tenant = e.tenant AND w.id = e.parent
+        )""",
+    "feed with a gap": """
+        SELECT m.feed_floor, f.first, f.last, f.chunks
+        FROM tenure.meta AS m,
+            (SELECT min(position) AS first, max(position) AS last, count(*) AS chunks FROM tenure.feed) AS f
+        WHERE f.chunks > 0 AND (f.first <> m.feed_floor + 1 OR f.last - f.first + 1 <> f.chunks)""",
+}
+"""Questions whose every answer is a fault."""

@@ -1,0 +1,139 @@
+"""Waking those who wait, in this process and in others: LISTEN and NOTIFY on a connection of their own.
+
+A NOTIFY takes a lock that every commit with one waits for, so what happens while one is on its way leaves with the
+next. A hint may get lost, with a connection say; whoever waits looks again by itself after a while.
+"""
+
+import logging
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+from psycopg import Connection
+
+from tenure.domain.errors import StoreError
+from tenure.domain.store import EVERYTHING, FEED_TOPIC
+from tenure.stores.sql.postgres.connection import Server
+
+LONGEST = 7_000
+"""Bytes of a notification; a longer one says that everything changed."""
+PAUSE_SECONDS = 0.002
+FEED_PAUSE_SECONDS = 0.1
+"""Between two notifications, and between two that only say that the feed has grown."""
+RECONNECT_SECONDS = 1.0
+
+log = logging.getLogger("tenure.postgres")
+
+
+def channel(server: Server) -> str:
+    """Where a store's processes hear each other."""
+    return f"tenure_{server.schema}"
+
+
+def payload(topics: Collection[str]) -> str:
+    """What a notification says."""
+    text = "\n".join(sorted(topics))
+    return text if len(text.encode()) <= LONGEST else EVERYTHING
+
+
+class Wake:
+    """One thread that tells and listens. It starts when it is first needed."""
+
+    def __init__(self, server: Server, tell: Callable[[Collection[str]], None]) -> None:
+        self._server = server
+        self._channel = channel(server)
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._topics: set[str] = set()
+        self._thread: threading.Thread | None = None
+        self._ended = False
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+        self._last = 0.0
+
+    def listen(self) -> None:
+        """From now on hints of other processes arrive."""
+        with self._lock:
+            if self._thread is None and not self._ended:
+                self._thread = threading.Thread(target=self._run, name="tenure-postgres-wake", daemon=True)
+                self._thread.start()
+
+    def tell(self, topics: Collection[str]) -> None:
+        """Tells other processes, soon."""
+        self.listen()
+        with self._lock:
+            quiet = not self._topics
+            self._topics.update(topics)
+        if quiet:
+            self._poke()
+
+    def close(self) -> None:
+        """Sends what is still to be told, and ends the thread."""
+        with self._lock:
+            self._ended = True
+            thread = self._thread
+        self._poke()
+        if thread is not None:
+            thread.join()
+        os.close(self._reader)
+        os.close(self._writer)
+
+    def _poke(self) -> None:
+        with suppress(BlockingIOError):  # then it is awake already
+            os.write(self._writer, b"x")
+
+    # The thread
+
+    def _run(self) -> None:
+        while not self._closing():
+            try:
+                with self._server.connect() as connection:
+                    connection.execute(f'LISTEN "{self._channel}"'.encode())
+                    self._tell((EVERYTHING,))  # whatever was told before
+                    self._serve(connection)
+            except (psycopg.Error, StoreError, OSError) as error:
+                log.info("hints of other processes are missing for a while: %s", error)
+                if not self._closing():
+                    select.select([self._reader], [], [], RECONNECT_SECONDS)
+                    time.sleep(PAUSE_SECONDS)
+
+    def _closing(self) -> bool:
+        with self._lock:
+            return self._ended
+
+    def _serve(self, connection: "Connection[Any]") -> None:
+        own = connection.info.backend_pid
+        while True:
+            pause = self._pause()
+            ready, _, _ = select.select([connection.fileno(), self._reader], [], [], pause)
+            if self._reader in ready:
+                os.read(self._reader, 4096)
+            if connection.fileno() in ready:
+                heard = [notify for notify in connection.notifies(timeout=0) if notify.pid != own]
+                if heard:
+                    self._tell({topic for notify in heard for topic in notify.payload.split("\n")})
+            closing = self._closing()
+            if closing or self._pause() == 0:
+                self._send(connection)
+            if closing:
+                return
+
+    def _pause(self) -> float | None:
+        """How long to wait before telling what is there to tell; None when nothing is."""
+        with self._lock:
+            if not self._topics:
+                return None
+            wanted = FEED_PAUSE_SECONDS if self._topics == {FEED_TOPIC} else PAUSE_SECONDS
+        return max(0.0, self._last + wanted - time.monotonic())
+
+    def _send(self, connection: "Connection[Any]") -> None:
+        with self._lock:
+            topics, self._topics = self._topics, set()
+        if topics:
+            connection.execute("SELECT pg_notify($1, $2)", (self._channel, payload(topics)))
+            self._last = time.monotonic()

