@@ -24,13 +24,18 @@ def test_the_readme_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_runs(example: str, tmp_path: Path) -> None:
+def test_an_example_runs(example: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Those that ask for a server's address get one's."""
+    given = {"TMPDIR": str(tmp_path)}
+    if "DATABASE_URL" in example:
+        url = request.getfixturevalue("postgres_url")
+        given |= {"DATABASE_URL": url, "TENURE_URL": f"{url}?schema=docs"}
     script = tmp_path / "example.py"
     script.write_text(example, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-W", "error", script.name],
         cwd=tmp_path,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+        env={**os.environ, **given},
         capture_output=True,
         text=True,
         timeout=180,
