@@ -25,9 +25,9 @@ class Terms:
         return " AND ".join(self._terms) or "TRUE"
 
 
-def query_sql(where: JobFilter, before_seq: int | None, limit: int) -> tuple[str, list[Any]]:
-    """A page of records, newest first: the statement and its values."""
-    terms = _terms(where)
+def query_sql(where: JobFilter, before_seq: int | None, limit: int, listed: str = "tenant") -> tuple[str, list[Any]]:
+    """A page of records, newest first: the statement and its values. `listed` is what the index on them begins with."""
+    terms = _terms(where, listed)
     if before_seq is not None:
         terms.add("seq < ?", before_seq)
     columns = "seq, spec, state, priority, run_at, live"
@@ -42,7 +42,7 @@ def scan_sql(columns: Sequence[str], where: JobFilter, span: Span) -> tuple[str,
 
     One statement for all pages: a list of labelled jobs is made once, not for each page.
     """
-    terms = _terms(where)
+    terms = _terms(where, "tenant")
     if span.after is not None:
         terms.add("seq > ?", int(span.after))
     if span.until is not None:
@@ -50,11 +50,11 @@ def scan_sql(columns: Sequence[str], where: JobFilter, span: Span) -> tuple[str,
     return f"SELECT {', '.join(columns)} FROM tenure.record AS record WHERE {terms} ORDER BY seq", terms.values
 
 
-def _terms(where: JobFilter) -> Terms:
+def _terms(where: JobFilter, listed: str) -> Terms:
     """Labels and dead letters are looked up by their own indexes."""
     terms = Terms()
     if where.tenant is not None:
-        terms.add("tenant = ?", where.tenant)
+        terms.add(f"{listed} = ?", where.tenant)
     if where.queue is not None:
         terms.add("queue = ?", where.queue)
     if where.job_type is not None:

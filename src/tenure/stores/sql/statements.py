@@ -7,6 +7,10 @@ parameters by one of three words, each followed by columns and types:
     FROM @keys(tenant text, id text)   the rows themselves, as `want`
     @rows(seq bigint, body bytea)      what an INSERT takes
     (tenant, id) @each(...)            whichever a DELETE is to find
+
+After `@keys`, `@find(tenure.slot AS s: s.id = want.id)` joins what is found for each of them, one by one: SQLite joins
+in the order written, PostgreSQL from behind OFFSET 0. Left to itself it would begin with a table that statistics call
+empty, and read all of it, dead rows too.
 """
 
 import re
@@ -17,6 +21,7 @@ import msgspec
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _MANY = re.compile(r"@(keys|rows|each)\(([^)]*)\)")
+_FIND = re.compile(r"@find\((\S+) AS (\w+): ([^)]*)\)")
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -56,6 +61,7 @@ def sqlite(text: str) -> Statement:
         marks = f"({', '.join('?' for _ in _columns(found[2]))})"
         return {"keys": "json_each(?1) AS want", "rows": f"VALUES {marks}", "each": f"= {marks}"}[found[1]]
 
+    text = _FIND.sub(r"CROSS JOIN \1 AS \2 WHERE \3", text)
     keys = next((_columns(found[2]) for found in _MANY.finditer(text) if found[1] == "keys"), [])
     for at, (name, _) in enumerate(keys):
         text = text.replace(f"want.{name}", f"json_extract(want.value, '$[{at}]')")
@@ -67,6 +73,7 @@ def postgres(schema: str) -> Dialect:
     """Many keys or rows are one array for each column."""
 
     def dialect(text: str) -> Statement:
+        text = _FIND.sub(r"CROSS JOIN LATERAL (SELECT * FROM \1 AS \2 WHERE \3 OFFSET 0) AS \2", text)
         found = _MANY.search(text)
         columns = [] if found is None else _columns(found[2])
         arrays = ", ".join(f"${at}::{kind}[]" for at, (_, kind) in enumerate(columns, 1))

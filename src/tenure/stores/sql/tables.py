@@ -54,6 +54,9 @@ class HotMoves:
 class SqlTables(ABC):
     """What the model remembers, as one transaction sees it."""
 
+    listed = "tenant"
+    """What the index begins with by which a tenant's jobs are listed."""
+
     def __init__(self) -> None:
         self._meta = Meta()
         self._configured: dict[DocumentKey, Document] | None = None
@@ -317,7 +320,7 @@ class SqlTables(ABC):
     # Lists
 
     def query(self, where: JobFilter, before_seq: int | None, limit: int) -> list[Job]:
-        return [self.record(row) for row in self.stream(*query_sql(where, before_seq, limit))]
+        return [self.record(row) for row in self.stream(*query_sql(where, before_seq, limit, self.listed))]
 
     def chunks(self, tenant: str | None, after: int, limit: int) -> list[Chunk]:
         found = self.all("chunks", after, limit) if tenant is None else self.all("tenant_chunks", after, limit, tenant)

@@ -176,6 +176,8 @@ async def pass_a_day(world: World, dice: Dice) -> None:
 @rule(when=standing_still)
 async def go_back(world: World, dice: Dice) -> None:
     """The host's clock goes back: for the store time stands still until it has caught up."""
+    if not standing_still(world):
+        return  # it was chosen before the store was opened
     await _go(world, dice, world.pair.clock.now - dice.pick((1, GRACE, TTL, MINUTE)))
 
 

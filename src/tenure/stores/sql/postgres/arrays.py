@@ -11,7 +11,7 @@ from psycopg.pq import Format
 from psycopg.types.numeric import Int8BinaryDumper
 from psycopg.types.string import BytesBinaryDumper, StrBinaryDumper
 
-TEXT, BIGINT, BYTEA = 25, 20, 17
+BOOLEAN, BYTEA, BIGINT, TEXT, TID = 16, 17, 20, 25, 27
 
 _ABSENT = pack(">i", -1)
 
@@ -26,6 +26,14 @@ class Bigints(bytes):
 
 class Byteas(bytes):
     """A bytea[]."""
+
+
+class Booleans(bytes):
+    """A boolean[]."""
+
+
+class Tids(bytes):
+    """A tid[]."""
 
 
 def _head(element: int, count: int, nulls: bool) -> bytes:
@@ -57,7 +65,22 @@ def byteas(values: Sequence[bytes | None]) -> Byteas:
     return Byteas(_blobs(BYTEA, values))
 
 
-COLUMNS: dict[str, Callable[[Sequence[Any]], bytes]] = {"text": texts, "bigint": bigints, "bytea": byteas}
+def tids(values: Sequence[bytes]) -> Tids:
+    """Places of rows, as the server gave them."""
+    return Tids(_blobs(TID, values))
+
+
+def booleans(values: Sequence[bool]) -> Booleans:
+    return Booleans(_blobs(BOOLEAN, [b"\1" if value else b"\0" for value in values]))
+
+
+COLUMNS: dict[str, Callable[[Sequence[Any]], bytes]] = {
+    "text": texts,
+    "bigint": bigints,
+    "bytea": byteas,
+    "boolean": booleans,
+    "tid": tids,
+}
 """How a column of a type becomes an array."""
 
 
@@ -80,6 +103,14 @@ class _ByteasDumper(_ArrayDumper):
     oid = 1001
 
 
+class _BooleansDumper(_ArrayDumper):
+    oid = 1000
+
+
+class _TidsDumper(_ArrayDumper):
+    oid = 1010
+
+
 def adapt(context: AdaptContext) -> None:
     """Makes a connection or a cursor send values as the statements declare them: one statement, one plan."""
     adapters = context.adapters
@@ -89,3 +120,5 @@ def adapt(context: AdaptContext) -> None:
     adapters.register_dumper(Texts, _TextsDumper)
     adapters.register_dumper(Bigints, _BigintsDumper)
     adapters.register_dumper(Byteas, _ByteasDumper)
+    adapters.register_dumper(Booleans, _BooleansDumper)
+    adapters.register_dumper(Tids, _TidsDumper)

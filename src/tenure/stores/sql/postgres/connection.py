@@ -19,6 +19,8 @@ OLDEST_SERVER = 140_000
 SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}")
 
 CONNECT_SECONDS = 5
+KEPT_STATEMENTS = 1_000
+"""More than there are: a statement is planned once for each connection."""
 
 SETTINGS = {
     "application_name": "tenure",
@@ -84,9 +86,10 @@ class Server:
                 autocommit=True,
                 cursor_factory=RawCursor,
                 row_factory=tuple_row,
-                prepare_threshold=None,
+                prepare_threshold=1 << 30,  # only what says so itself
                 connect_timeout=CONNECT_SECONDS,
             )
+            connection.prepared_max = KEPT_STATEMENTS
             try:
                 self._check_version(connection.info.server_version)
                 connection.execute(_SET_UP)

@@ -18,7 +18,7 @@ from tenure.domain.model import Meta, Unit
 from tenure.domain.model.documents import parse
 from tenure.domain.model.tables import DocumentKey
 from tenure.domain.names import DAY, Ms
-from tenure.domain.states import TERMINAL, Mode, State
+from tenure.domain.states import TERMINAL, State
 from tenure.stores.sql import rows
 from tenure.stores.sql.places import places
 from tenure.stores.sql.postgres.place import Overtaken
@@ -84,8 +84,30 @@ def _keep_jobs(tables: "PostgresTables", unit: Unit) -> None:
         tables.many("add_job", [(*rows.job_row(job), unit.payloads[job.ref]) for job in added])
         tables.many("add_label", [row for job in added if job.spec.labels for row in rows.label_rows(job.spec)])
     tables.pipeline.exactly("save_running", written.pop("save_running", []))
+    put_running(tables, written.pop("put_running", []))
+    put_finished(tables, written.pop("put_finished", []))
     for name, values in written.items():
         tables.many(name, values)
+
+
+def put_running(tables: "PostgresTables", given: list[Row]) -> None:
+    """Jobs that run from now on, as (seq, queue, tenant, group, token, deadline, live, version)."""
+    if not given:
+        return
+    limited = {lane: tables.rules(lane[1], lane[0]).limit is not None for lane in {(row[1], row[2]) for row in given}}
+    tables.many("put_running", [(*row, limited[row[1], row[2]]) for row in given])
+    claims: dict[bytes, list[Row]] = defaultdict(list)
+    for row in given:
+        claims[row[4]].append(row)
+    for token, rows_of in sorted(claims.items()):
+        seqs = tables.pipeline.column("bigint", [row[0] for row in rows_of])
+        tables.run("put_claimed", token, min(row[5] for row in rows_of), seqs)
+
+
+def put_finished(tables: "PostgresTables", given: list[Row]) -> None:
+    """Jobs that have ended, as (seq, day, state, live, version)."""
+    tables.many("put_finished", given)
+    tables.many("put_ended", sorted({(row[1], row[2]) for row in given}))
 
 
 def _leave(before: Job, job: Job, now: Ms, left: Rows, written: Rows) -> None:
@@ -137,23 +159,39 @@ def _drop(tables: "PostgresTables", left: Rows) -> None:
 
 
 def _keep_hot(tables: "PostgresTables", hot: HotMoves, now: Ms) -> None:
-    leased: list[Row] = []
-    keys: list[Row] = []
-    for (queue, tenant, token), taken in hot.leased.items():
-        for prio_neg, run_at, seq, deadline, live, version in taken:
-            leased.append((seq, queue, tenant, "", token, deadline, live, version))
-            keys.append((queue, tenant, "", prio_neg, run_at, seq, version - 1))
-    keys += [(*key, row[7] - 1) for key, row in zip(hot.left, hot.taken, strict=True)]
-    tables.pipeline.exactly("drop_ready", keys)
-    tables.many("put_running", leased + hot.taken)
+    leased = [
+        (seq, queue, tenant, "", token, deadline, live, version)
+        for (queue, tenant, token), taken in hot.leased.items()
+        for _, _, seq, deadline, live, version in taken
+    ]
+    _take_from_line(tables, hot)
+    put_running(tables, leased + hot.taken)
     if hot.succeeded:
         ended = sorted((seq, version, live) for (version, live), seqs in hot.succeeded.items() for seq in seqs)
-        tables.pipeline.exactly("drop_running", [(seq, version - 1) for seq, version, _ in ended])
+        column = tables.pipeline.column
+        numbers, versions = [row[0] for row in ended], [row[1] - 1 for row in ended]
+        tables.run("end_running", column("bigint", numbers), column("bigint", versions))
         day = now // DAY
-        tables.many("put_finished", [(seq, day, "succeeded", live, version) for seq, version, live in ended])
+        put_finished(tables, [(seq, day, "succeeded", live, version) for seq, version, live in ended])
     tables.many("drop_in_order", hot.out_of_order)
     tables.many("put_result", hot.results)
     hot.clear()
+
+
+def _take_from_line(tables: "PostgresTables", hot: HotMoves) -> None:
+    """Most rows were locked when they were read, and lie where they lay."""
+    lying = tables.lying
+    known: list[Row] = []
+    keys: list[Row] = []
+    for (queue, tenant, _), taken in hot.leased.items():
+        for prio_neg, run_at, seq, _, _, version in taken:
+            if seq in lying:
+                known.append((lying[seq],))
+            else:
+                keys.append((queue, tenant, "", prio_neg, run_at, seq, version - 1))
+    keys += [(*key, row[7] - 1) for key, row in zip(hot.left, hot.taken, strict=True)]
+    tables.pipeline.exactly("take_ready", known)
+    tables.pipeline.exactly("drop_ready", keys)
 
 
 # What belongs to jobs
@@ -216,6 +254,7 @@ def _keep_documents(tables: "PostgresTables", unit: Unit) -> None:
     for key, document in sorted(unit.documents.items()):
         if key[1] == QUEUE:
             _check_mode(tables, key, document)
+            _count_from_now(tables, key, document)
         before = tables.versions.get(key)
         if document is not None:
             row = rows.document_row(document)
@@ -232,16 +271,23 @@ def _keep_documents(tables: "PostgresTables", unit: Unit) -> None:
 
 def _check_mode(tables: "PostgresTables", key: DocumentKey, document: Document | None) -> None:
     """A mode changes only while no job is there to see it: nobody may be about to enqueue one."""
-    if _mode(tables.document(key)) is not _mode(document):
+    if _config(tables.document(key)).mode is not _config(document).mode:
         before = tables.live_tenants(key[2])
         tables.stop()
         if tables.live_tenants(key[2]) != before:
             raise Overtaken
 
 
-def _mode(document: Document | None) -> Mode | None:
+def _count_from_now(tables: "PostgresTables", key: DocumentKey, document: Document | None) -> None:
+    """Jobs that run without a limit aren't counted, until there is one: nobody may be about to claim another."""
+    if _config(document).limit is not None and _config(tables.document(key)).limit is None:
+        tables.stop()
+        tables.run("limit_running", key[2], key[0])
+
+
+def _config(document: Document | None) -> QueueConfig:
     config = None if document is None or document.body is None else parse(QUEUE, document.body)
-    return config.mode if isinstance(config, QueueConfig) else None
+    return config if isinstance(config, QueueConfig) else QueueConfig()
 
 
 def _keep_meta(tables: "PostgresTables", unit: Unit) -> tuple[Meta, bool]:

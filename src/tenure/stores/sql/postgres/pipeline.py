@@ -85,6 +85,10 @@ class Pipeline:
         digest = hashlib.blake2b("\0".join((self._schema, *what)).encode(), digest_size=8).digest()
         return int.from_bytes(digest, signed=True)
 
+    def column(self, kind: str, values: Sequence[Any]) -> Any:
+        """A column of many rows, as the driver wants it."""
+        return self._runner.column(kind, values)
+
     def _columns(self, statement: Statement, given: Sequence[Row]) -> list[Any]:
         columns = zip(*given, strict=True)
         return [self._runner.column(kind, column) for kind, column in zip(statement.types, columns, strict=True)]

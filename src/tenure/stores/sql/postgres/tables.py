@@ -23,7 +23,7 @@ from tenure.domain.names import Ms
 from tenure.domain.states import TERMINAL, Mode, State
 from tenure.stores.sql import rows
 from tenure.stores.sql.places import places
-from tenure.stores.sql.postgres.keeping import OWN, PLACES, keep
+from tenure.stores.sql.postgres.keeping import OWN, PLACES, keep, put_finished, put_running
 from tenure.stores.sql.postgres.pipeline import Pipeline
 from tenure.stores.sql.postgres.place import Place
 from tenure.stores.sql.postgres.runners import Runner
@@ -41,6 +41,8 @@ CHUNKS_AT_ONCE = 10_000
 
 class PostgresTables(SqlTables):
     """What the model remembers, as one transaction sees it. `begin` must come before anything else, `end` after."""
+
+    listed = 'tenant COLLATE "POSIX"'
 
     def __init__(self, runner: Runner, place: Place) -> None:
         super().__init__()
@@ -79,7 +81,8 @@ class PostgresTables(SqlTables):
         self._locked: dict[tuple[str, ...], bool] = {}
         self._seqs: Iterator[int] = iter(())
         self._ring: Ring | None = None
-        self._lines: dict[Lane, list[Row]] = {}
+        self.lying: dict[int, bytes] = {}
+        """Where the rows of `ready` lie that this claim has locked, by arrival number."""
 
     def forget(self) -> None:
         """The transaction was undone: what was remembered of running jobs and configuration may be wrong."""
@@ -214,9 +217,11 @@ class PostgresTables(SqlTables):
     def _read_ahead(self, ring: "Ring", lane: Lane, now: Ms, ahead: Callable[[], int]) -> Iterator[Job]:
         """A line whose beginning is read with those of the lanes that will be asked for next."""
         page, size = ring.line(lane)
+        payloads, lying = self._payloads, self.lying
         for row in page:
             job = self.record(row)
-            self._payloads[job.ref] = row[6]
+            payloads[lane[0], job.spec.id] = row[6]
+            lying[row[0]] = row[7]
             yield job
         if len(page) == size:
             last = (-page[-1][3], page[-1][4], page[-1][0]) if page else (-101, 0, 0)
@@ -238,6 +243,13 @@ class PostgresTables(SqlTables):
 
     # Sweep, purge, transfer
 
+    def clean(self, now: Ms, limit: int) -> None:
+        super().clean(now, limit)
+        self.run("clean_claims", now, limit)
+
+    def finished(self) -> list[FinishedBatch]:
+        return [FinishedBatch(row[0], State(row[1])) for row in self.all("ended")]
+
     def cascades(self, limit: int) -> list[tuple[int, Ref]]:
         self.run("rechecked", limit)
         return super().cascades(limit)
@@ -253,7 +265,10 @@ class PostgresTables(SqlTables):
             pass
 
     def purge(self, batch: FinishedBatch, now: Ms) -> int:
-        return int(self.row("purge", batch.day, batch.state.value, now)[0])
+        self.run("scan_freely")
+        count = int(self.row("purge", batch.day, batch.state.value, now)[0])
+        self.run("forget_ended", batch.day, batch.state.value)
+        return count
 
     def dump(self, kind: str, after: str, limit: int) -> list[tuple[str, Any]]:
         if kind == "meta" and not after:
@@ -268,9 +283,9 @@ class PostgresTables(SqlTables):
         self.many("add_job", [(*rows.job_row(job), b"")])  # the payload comes with an item of its own
         self.many("add_label", rows.label_rows(job.spec))
         if job.state is State.RUNNING:
-            self.many("put_running", [(*rows.running_row(job), version)])
+            put_running(self, [(*rows.running_row(job), version)])
         elif job.state in TERMINAL:
-            self.many("put_finished", [(*rows.finished_row(job), version)])
+            put_finished(self, [(*rows.finished_row(job), version)])
         for table, row in places(job, border=-1):
             self.many(f"put_{table}", [(*row, version) if table in PLACES else row])
 
@@ -336,4 +351,4 @@ class Ring:
         wanted = [(queue, tenant, each) for tenant, queue in lanes]
         self._sizes.update(dict.fromkeys(lanes, each))
         for row in tables.pipeline.ask_many("lines", wanted, self._now):
-            self._lines.setdefault((row[7], row[8]), []).append(row)
+            self._lines.setdefault((row[8], row[9]), []).append(row)

@@ -48,6 +48,13 @@ _QUESTIONS = {
         ) AND NOT EXISTS (
             SELECT 1 FROM tenure.recheck AS w WHERE w.tenant = e.tenant AND w.id = e.parent
         )""",
+    "running job that no claim is known for": """
+        SELECT r.seq FROM tenure.running AS r WHERE NOT EXISTS (
+            SELECT 1 FROM tenure.claimed AS c
+            WHERE c.token = r.token AND r.seq = ANY (c.seqs) AND c.deadline <= r.deadline
+        )""",
+    "ended jobs of a day that isn't listed": """
+        SELECT DISTINCT day, state FROM tenure.finished EXCEPT SELECT day, state FROM tenure.ended""",
     "feed with a gap": """
         SELECT m.feed_floor, f.first, f.last, f.chunks
         FROM tenure.meta AS m,

@@ -1,9 +1,5 @@
 -- The scans of a claim.
 
--- name: running_under
-SELECT job.tenant, job.id FROM tenure.running CROSS JOIN tenure.job
-WHERE running.token = $1 AND job.seq = running.seq ORDER BY job.tenant, job.id
-
 -- name: head
 -- The pending or running job of an ordered group that arrived first; an expired one is out of line.
 SELECT job.seq, job.spec, CASE WHEN running.seq IS NULL THEN job.state ELSE 'running' END, job.priority, job.run_at,

@@ -1,48 +1,39 @@
 -- Point reads and counts.
 
--- name: jobs
--- Records. CROSS JOIN keeps the wanted keys outside in SQLite: one probe each. (The view `record` would be read whole
--- there: SQLite doesn't unfold a view with outer joins inside another join.)
-SELECT job.seq, job.spec, CASE WHEN running.seq IS NULL THEN coalesce(finished.state, job.state) ELSE 'running' END,
-       job.priority, job.run_at, coalesce(running.live, finished.live, job.live)
-FROM @keys(tenant text, id text) CROSS JOIN tenure.job
-    LEFT JOIN tenure.running ON running.seq = job.seq LEFT JOIN tenure.finished ON finished.seq = job.seq
-WHERE job.tenant = want.tenant AND job.id = want.id
-
 -- name: arrivals
 -- The first arrival number and the last. Two selects: SQLite goes to an end of the tree for one of them at a time only.
 SELECT (SELECT min(seq) FROM tenure.job), (SELECT max(seq) FROM tenure.job)
 
 -- name: bindings
 SELECT b.tenant, b.queue, b.job_type, b.key, b.job_id, b.fingerprint, b.uniqueness, b.expires_at
-FROM @keys(tenant text, queue text, job_type text, key text) CROSS JOIN tenure.binding AS b
-WHERE b.tenant = want.tenant AND b.queue = want.queue AND b.job_type = want.job_type AND b.key = want.key
+FROM @keys(tenant text, queue text, job_type text, key text)
+    @find(tenure.binding AS b: b.tenant = want.tenant AND b.queue = want.queue AND b.job_type = want.job_type AND b.key = want.key)
 
 -- name: edges_from
 SELECT e.tenant, e.parent, e.child, e.child_seq, e.on_failure, e.resolved
-FROM @keys(tenant text, parent text) CROSS JOIN tenure.edge AS e
-WHERE e.tenant = want.tenant AND e.parent = want.parent
+FROM @keys(tenant text, parent text)
+    @find(tenure.edge AS e: e.tenant = want.tenant AND e.parent = want.parent)
 
 -- name: edges_to
 SELECT e.tenant, e.parent, e.child, e.child_seq, e.on_failure, e.resolved
-FROM @keys(tenant text, child text) CROSS JOIN tenure.edge AS e
-WHERE e.tenant = want.tenant AND e.child = want.child
+FROM @keys(tenant text, child text)
+    @find(tenure.edge AS e: e.tenant = want.tenant AND e.child = want.child)
 
 -- name: dead_letters
 SELECT d.tenant, d.job_id, d.at, d.disposition, d.new_id
-FROM @keys(tenant text, job_id text) CROSS JOIN tenure.dead_letter AS d
-WHERE d.tenant = want.tenant AND d.job_id = want.job_id
+FROM @keys(tenant text, job_id text)
+    @find(tenure.dead_letter AS d: d.tenant = want.tenant AND d.job_id = want.job_id)
 
 -- name: results
 -- A record tells when its result expires.
 SELECT r.seq, r.body, r.codec, r.expires_at
-FROM @keys(expires_at bigint, seq bigint) CROSS JOIN tenure.result AS r
-WHERE r.expires_at = want.expires_at AND r.seq = want.seq
+FROM @keys(expires_at bigint, seq bigint)
+    @find(tenure.result AS r: r.expires_at = want.expires_at AND r.seq = want.seq)
 
 -- name: slots
 SELECT s.tenant, s.job_id, s.lease_seq, s.queue, s.grp, s.deadline
-FROM @keys(tenant text, job_id text) CROSS JOIN tenure.slot AS s
-WHERE s.tenant = want.tenant AND s.job_id = want.job_id
+FROM @keys(tenant text, job_id text)
+    @find(tenure.slot AS s: s.tenant = want.tenant AND s.job_id = want.job_id)
 
 -- name: document
 SELECT tenant, kind, name, body, version, expires_at FROM tenure.document WHERE tenant = $1 AND kind = $2 AND name = $3
@@ -59,11 +50,6 @@ SELECT tat FROM tenure.bucket WHERE tenant = $1 AND queue = $2 AND grp = $3
 
 -- name: position
 SELECT grp FROM tenure.position WHERE tenant = $1 AND queue = $2
-
--- name: depth
-SELECT (SELECT count(*) FROM tenure.ready WHERE queue = $1 AND tenant = $2)
-     + (SELECT count(*) FROM tenure.scheduled WHERE queue = $1 AND tenant = $2)
-     + (SELECT count(*) FROM tenure.blocked WHERE queue = $1 AND tenant = $2)
 
 -- name: live_tenants
 SELECT tenant FROM tenure.ready WHERE queue = $1

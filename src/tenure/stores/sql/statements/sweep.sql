@@ -3,12 +3,6 @@
 -- name: cascades
 SELECT position, tenant, id FROM tenure.cascade ORDER BY position LIMIT $1
 
--- name: lost
-SELECT job.seq, job.spec, 'running', job.priority, job.run_at, running.live
-FROM tenure.running CROSS JOIN tenure.job
-WHERE running.deadline < $1 AND job.seq = running.seq
-ORDER BY running.deadline, job.tenant, job.id LIMIT $2
-
 -- name: expired
 SELECT job.seq, job.spec, job.state, job.priority, job.run_at, job.live
 FROM tenure.expiring CROSS JOIN tenure.job
@@ -54,7 +48,3 @@ FROM (SELECT position, at FROM tenure.feed ORDER BY position LIMIT $2) AS oldest
 
 -- name: trim_feed
 DELETE FROM tenure.feed WHERE position <= $1
-
--- name: next_finished
--- The first (day, state) with ended jobs after a given one: a loose scan over `finished`.
-SELECT day, state FROM tenure.finished WHERE (day, state) > ($1, $2) ORDER BY day, state LIMIT 1

@@ -10,7 +10,11 @@
 -- * Arrival numbers and positions come from sequences; there is no row that every writer would have to wait for.
 -- * Events go to `inbox`. Whoever reads the feed moves what is visible there to `feed`, under one lock, and numbers it:
 --   so the feed is dense, causes come before effects, and an open transaction delays its own events only.
--- * Names are compared by their bytes (COLLATE "C"), as the contract has them.
+-- * Each claim leaves one row in `claimed`, from which what it holds is found, and what of it was lost. Indexes on
+--   `running` for the same would take three entries for every job: a third of a claim's time.
+-- * Names are compared by their bytes (COLLATE "C"), as the contract has them. Where two indexes begin with the same
+--   column one of them says "POSIX", which is the same order under another name: a plan made while a table was empty can't
+--   tell them apart, and the wrong one reads everything of a tenant (3.4 ms a job, measured, instead of 4 µs).
 
 CREATE SEQUENCE tenure.arrival AS bigint;
 CREATE SEQUENCE tenure.cascading AS bigint;
@@ -49,7 +53,7 @@ CREATE TABLE tenure.job (
     payload     bytea NOT NULL,
     CONSTRAINT job_id UNIQUE (tenant, id)
 );
-CREATE INDEX job_listing ON tenure.job (tenant, seq);
+CREATE INDEX job_listing ON tenure.job (tenant COLLATE "POSIX", seq);
 
 CREATE TABLE tenure.ready (
     queue      text COLLATE "C" NOT NULL,
@@ -74,7 +78,7 @@ CREATE TABLE tenure.scheduled (
     version    bigint NOT NULL,
     PRIMARY KEY (queue, run_at, seq)
 );
-CREATE INDEX scheduled_lane ON tenure.scheduled (queue, tenant);
+CREATE INDEX scheduled_lane ON tenure.scheduled (queue COLLATE "POSIX", tenant);
 
 CREATE TABLE tenure.blocked (
     queue   text COLLATE "C" NOT NULL,
@@ -93,11 +97,18 @@ CREATE TABLE tenure.running (
     token    bytea NOT NULL,   -- hash of the claim id
     deadline bigint NOT NULL,  -- lease_until + grace
     version  bigint NOT NULL,
-    live     bytea NOT NULL
+    live     bytea NOT NULL,
+    limited  boolean NOT NULL  -- its queue has a limit that it counts for
 );
-CREATE INDEX running_token ON tenure.running (token);
-CREATE INDEX running_lane ON tenure.running (queue, tenant, grp);
-CREATE INDEX running_deadline ON tenure.running (deadline);
+CREATE INDEX running_limited ON tenure.running (queue, tenant) WHERE limited;
+CREATE INDEX running_group ON tenure.running (queue, tenant, grp) WHERE grp <> '';
+
+CREATE TABLE tenure.claimed (
+    token    bytea PRIMARY KEY,
+    deadline bigint NOT NULL,   -- not after that of any job that still runs under the token
+    seqs     bigint[] NOT NULL
+);
+CREATE INDEX claimed_deadline ON tenure.claimed (deadline);
 
 CREATE TABLE tenure.in_order (
     queue      text COLLATE "C" NOT NULL,
@@ -123,7 +134,13 @@ CREATE TABLE tenure.finished (
     version bigint NOT NULL,
     live    bytea NOT NULL
 );
-CREATE INDEX finished_day ON tenure.finished (day, state);
+CREATE INDEX finished_day ON tenure.finished USING brin (day) WITH (pages_per_range = 16, autosummarize = on);
+
+CREATE TABLE tenure.ended (
+    day   bigint NOT NULL,
+    state text COLLATE "C" NOT NULL,
+    PRIMARY KEY (day, state)
+);
 
 -- Every job with the state it is in.
 CREATE VIEW tenure.record AS
@@ -152,7 +169,7 @@ CREATE TABLE tenure.binding (
     expires_at  bigint,
     PRIMARY KEY (tenant, queue, job_type, key)
 );
-CREATE INDEX binding_job ON tenure.binding (tenant, job_id);
+CREATE INDEX binding_job ON tenure.binding (job_id, tenant);
 CREATE INDEX binding_expiring ON tenure.binding (expires_at) WHERE expires_at IS NOT NULL;
 
 CREATE TABLE tenure.edge (
@@ -162,9 +179,9 @@ CREATE TABLE tenure.edge (
     child_seq  bigint NOT NULL,
     on_failure text NOT NULL,
     resolved   bigint NOT NULL,
-    PRIMARY KEY (tenant, parent, child)
+    PRIMARY KEY (parent, tenant, child)
 );
-CREATE INDEX edge_child ON tenure.edge (tenant, child);
+CREATE INDEX edge_child ON tenure.edge (child, tenant);
 
 CREATE TABLE tenure.cascade (
     position bigint PRIMARY KEY,
@@ -247,3 +264,14 @@ CREATE TABLE tenure.feed (
     body     bytea NOT NULL  -- NDJSON, one event a line
 );
 CREATE INDEX feed_tenant ON tenure.feed (tenant, position);
+
+-- Events of one operation are much alike: pglz takes a millisecond for those of 500 jobs, lz4 a tenth of it.
+DO $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM pg_settings WHERE name = 'default_toast_compression' AND 'lz4' = ANY (enumvals)) THEN
+        ALTER TABLE tenure.inbox ALTER COLUMN body SET COMPRESSION lz4;
+        ALTER TABLE tenure.feed ALTER COLUMN body SET COMPRESSION lz4;
+        ALTER TABLE tenure.job ALTER COLUMN payload SET COMPRESSION lz4;
+        ALTER TABLE tenure.result ALTER COLUMN body SET COMPRESSION lz4;
+    END IF;
+END $$;

@@ -34,12 +34,12 @@ SELECT grp FROM found WHERE grp IS NOT NULL LIMIT $4
 -- Due jobs of one tenant, queue and group in the contract's order, from a place on; expired ones are passed over, and
 -- those that another claim is about to take. MATERIALIZED: a nested loop over SKIP LOCKED takes more than its limit.
 WITH next AS MATERIALIZED (
-    SELECT prio_neg, run_at, seq FROM tenure.ready
+    SELECT ctid, prio_neg, run_at, seq FROM tenure.ready
     WHERE queue = $1 AND tenant = $2 AND grp = $3 AND (prio_neg, run_at, seq) > ($4, $5, $6)
       AND run_at <= $7 AND (expires_at IS NULL OR expires_at > $7)
     ORDER BY prio_neg, run_at, seq LIMIT $8 FOR UPDATE SKIP LOCKED
 )
-SELECT job.seq, job.spec, job.state, job.priority, job.run_at, job.live, job.payload
+SELECT job.seq, job.spec, job.state, job.priority, job.run_at, job.live, job.payload, next.ctid
 FROM next CROSS JOIN LATERAL (SELECT * FROM tenure.job WHERE job.seq = next.seq OFFSET 0) AS job
 ORDER BY next.prio_neg, next.run_at, next.seq
 
@@ -47,13 +47,13 @@ ORDER BY next.prio_neg, next.run_at, next.seq
 -- The beginnings of several plain lines at once.
 WITH next AS MATERIALIZED (
     SELECT found.* FROM @keys(queue text, tenant text, most bigint) CROSS JOIN LATERAL (
-        SELECT r.queue, r.tenant, r.prio_neg, r.run_at, r.seq FROM tenure.ready AS r
+        SELECT r.ctid, r.queue, r.tenant, r.prio_neg, r.run_at, r.seq FROM tenure.ready AS r
         WHERE r.queue = want.queue AND r.tenant = want.tenant AND r.grp = '' AND r.run_at <= $4
           AND (r.expires_at IS NULL OR r.expires_at > $4)
         ORDER BY r.prio_neg, r.run_at, r.seq LIMIT want.most FOR UPDATE SKIP LOCKED
     ) AS found
 )
-SELECT job.seq, job.spec, job.state, job.priority, job.run_at, job.live, job.payload, next.tenant, next.queue
+SELECT job.seq, job.spec, job.state, job.priority, job.run_at, job.live, job.payload, next.ctid, next.tenant, next.queue
 FROM next CROSS JOIN LATERAL (SELECT * FROM tenure.job WHERE job.seq = next.seq OFFSET 0) AS job
 ORDER BY next.queue, next.tenant, next.prio_neg, next.run_at, next.seq
 
@@ -64,3 +64,10 @@ SELECT run_at, tenant FROM tenure.scheduled WHERE queue = $1 AND run_at > $2 ORD
 -- name: early
 -- Jobs that seemed due before the clock went back.
 SELECT run_at, tenant FROM tenure.ready WHERE queue = $1 AND run_at > $2
+
+-- name: running_under
+SELECT job.tenant, job.id
+FROM tenure.claimed AS c CROSS JOIN LATERAL (SELECT DISTINCT unnest(c.seqs) AS seq) AS held
+    JOIN tenure.running AS r ON r.seq = held.seq AND r.token = c.token
+    JOIN tenure.job ON job.seq = held.seq
+WHERE c.token = $1 ORDER BY job.tenant, job.id

@@ -23,9 +23,23 @@ SELECT set_config('lock_timeout', '100ms', true)
 -- name: stop
 LOCK TABLE tenure.meta IN EXCLUSIVE MODE
 
+-- name: jobs
+SELECT job.seq, job.spec, CASE WHEN running.seq IS NULL THEN coalesce(finished.state, job.state) ELSE 'running' END,
+       job.priority, job.run_at, coalesce(running.live, finished.live, job.live)
+FROM @keys(tenant text, id text)
+    @find(tenure.job AS job: job.tenant = want.tenant AND job.id = want.id)
+    LEFT JOIN LATERAL (SELECT * FROM tenure.running AS r WHERE r.seq = job.seq OFFSET 0) AS running ON true
+    LEFT JOIN LATERAL (SELECT * FROM tenure.finished AS f WHERE f.seq = job.seq OFFSET 0) AS finished ON true
+
 -- name: payloads
-SELECT job.tenant, job.id, job.payload FROM @keys(tenant text, id text) CROSS JOIN tenure.job
-WHERE job.tenant = want.tenant AND job.id = want.id
+SELECT job.tenant, job.id, job.payload
+FROM @keys(tenant text, id text) @find(tenure.job AS job: job.tenant = want.tenant AND job.id = want.id)
+
+-- name: depth
+SELECT (SELECT count(*) FROM tenure.ready WHERE queue = $1 AND tenant = $2)
+     + (SELECT count(*) FROM tenure.scheduled WHERE queue COLLATE "POSIX" = $1 AND tenant = $2)
+     + (SELECT count(*) FROM tenure.blocked WHERE queue = $1 AND tenant = $2)
+
 
 -- name: arrive
 SELECT nextval('tenure.arrival') FROM generate_series(1, $1)
@@ -37,11 +51,11 @@ SELECT nextval('tenure.cascading')
 SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tenure.cascading
 
 -- name: lane_holders
-SELECT (SELECT count(*) FROM tenure.running WHERE queue = $2 AND tenant = $1)
+SELECT (SELECT count(*) FROM tenure.running WHERE queue = $2 AND tenant = $1 AND limited)
      + (SELECT count(*) FROM tenure.slot WHERE queue = $2 AND tenant = $1)
 
 -- name: group_holders
-SELECT (SELECT count(*) FROM tenure.running WHERE queue = $1 AND tenant = $2 AND grp = $3)
+SELECT (SELECT count(*) FROM tenure.running WHERE queue = $1 AND tenant = $2 AND grp = $3 AND grp <> '')
      + (SELECT count(*) FROM tenure.slot WHERE queue = $1 AND tenant = $2 AND grp = $3)
 
 -- name: lock

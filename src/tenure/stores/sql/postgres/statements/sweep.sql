@@ -80,3 +80,37 @@ WITH moved AS (
 )
 INSERT INTO tenure.feed (position, tenant, at, body)
 SELECT last.head + row_number() OVER (ORDER BY moved.seq), moved.tenant, moved.at, moved.body FROM moved CROSS JOIN last
+
+-- name: lost
+SELECT job.seq, job.spec, 'running', job.priority, job.run_at, r.live
+FROM tenure.claimed AS c CROSS JOIN LATERAL (SELECT DISTINCT unnest(c.seqs) AS seq) AS held
+    JOIN tenure.running AS r ON r.seq = held.seq AND r.token = c.token AND r.deadline < $1
+    JOIN tenure.job ON job.seq = held.seq
+WHERE c.deadline < $1
+ORDER BY r.deadline, job.tenant, job.id LIMIT $2
+
+-- name: clean_claims
+-- Claims of which nothing runs any more go; those whose jobs were renewed are looked at again when the next is due.
+WITH due AS MATERIALIZED (
+    SELECT token, seqs FROM tenure.claimed WHERE deadline < $1 ORDER BY deadline LIMIT $2 FOR UPDATE SKIP LOCKED
+), still AS MATERIALIZED (
+    SELECT due.token, min(r.deadline) AS deadline
+    FROM due CROSS JOIN LATERAL unnest(due.seqs) AS held (seq)
+        JOIN tenure.running AS r ON r.seq = held.seq AND r.token = due.token
+    GROUP BY due.token
+), gone AS (
+    DELETE FROM tenure.claimed AS c
+    WHERE c.token = ANY (ARRAY(SELECT token FROM due EXCEPT SELECT token FROM still))
+)
+UPDATE tenure.claimed AS c SET deadline = still.deadline FROM still WHERE c.token = still.token
+
+-- name: ended
+SELECT day, state FROM tenure.ended ORDER BY day, state
+
+-- name: forget_ended
+DELETE FROM tenure.ended AS e WHERE e.day = $1 AND e.state = $2
+  AND NOT EXISTS (SELECT 1 FROM tenure.finished AS f WHERE f.day = e.day AND f.state = e.state)
+
+-- name: scan_freely
+-- A purge reads and deletes much: by day, and with joins that suit.
+SELECT set_config('enable_bitmapscan', 'on', true), set_config('enable_hashjoin', 'on', true)

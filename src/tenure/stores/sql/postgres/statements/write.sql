@@ -78,8 +78,20 @@ SELECT b.seq FROM @keys(tenant text, id text) CROSS JOIN tenure.job CROSS JOIN t
 WHERE job.tenant = want.tenant AND job.id = want.id AND b.seq = job.seq ORDER BY b.seq FOR UPDATE OF b
 
 -- name: put_running
-INSERT INTO tenure.running (seq, queue, tenant, grp, token, deadline, live, version)
-@rows(seq bigint, queue text, tenant text, grp text, token bytea, deadline bigint, live bytea, version bigint)
+INSERT INTO tenure.running (seq, queue, tenant, grp, token, deadline, live, version, limited)
+@rows(seq bigint, queue text, tenant text, grp text, token bytea, deadline bigint, live bytea, version bigint, limited boolean)
+
+-- name: put_claimed
+INSERT INTO tenure.claimed AS c (token, deadline, seqs) VALUES ($1, $2, $3)
+ON CONFLICT (token) DO UPDATE SET deadline = least(c.deadline, excluded.deadline), seqs = c.seqs || excluded.seqs
+
+-- name: take_ready
+-- The rows that this claim has locked, by where they lie.
+DELETE FROM tenure.ready WHERE ctid @each(ctid tid)
+
+-- name: limit_running
+-- From now on jobs of these lanes count.
+UPDATE tenure.running SET limited = true WHERE queue = $1 AND $2 IN (tenant, '*') AND NOT limited
 
 -- name: save_running
 UPDATE tenure.running SET deadline = want.deadline, live = want.live, version = want.version
@@ -95,6 +107,14 @@ DELETE FROM tenure.running WHERE ctid = ANY (ARRAY(
         SELECT r.ctid FROM tenure.running AS r WHERE r.seq = want.seq AND r.version = want.version OFFSET 0
     ) AS found
 ))
+
+-- name: end_running
+-- Jobs as they were read, all of them or none: the versions are those of the numbers, in their order.
+WITH changed AS (DELETE FROM tenure.running WHERE seq = ANY ($1::bigint[]) RETURNING seq, version)
+SELECT 1 / (array_agg(version ORDER BY seq) = $2::bigint[])::int FROM changed
+
+-- name: put_ended
+INSERT INTO tenure.ended (day, state) @rows(day bigint, state text) ON CONFLICT DO NOTHING
 
 -- name: put_finished
 INSERT INTO tenure.finished (seq, day, state, live, version)
@@ -145,6 +165,7 @@ SELECT 1 / (count(*) = 0)::int
 FROM @keys(tenant text, parent text) CROSS JOIN LATERAL (
     SELECT 1 FROM tenure.edge AS e WHERE e.tenant = want.tenant AND e.parent = want.parent LIMIT 1
 ) AS child
+WHERE EXISTS (SELECT 1 FROM tenure.edge)
 
 -- name: add_events
 INSERT INTO tenure.inbox (tenant, at, body) @rows(tenant text, at bigint, body bytea)

@@ -56,3 +56,7 @@ ORDER BY ready.prio_neg, ready.run_at, ready.seq LIMIT ?8
 -- name: upcoming
 -- Future jobs of a queue by time; the reader stops at the first that isn't paused.
 SELECT run_at, tenant FROM scheduled WHERE queue = ?1 AND run_at > ?2 ORDER BY run_at
+
+-- name: running_under
+SELECT job.tenant, job.id FROM running CROSS JOIN job
+WHERE running.token = $1 AND job.seq = running.seq ORDER BY job.tenant, job.id

@@ -18,3 +18,17 @@ SELECT EXISTS (SELECT 1 FROM edge)
 SELECT tenant, queue, grp, count(*)
 FROM (SELECT tenant, queue, grp FROM running UNION ALL SELECT tenant, queue, coalesce(grp, '') FROM slot)
 GROUP BY tenant, queue, grp
+
+-- name: jobs
+-- Records. CROSS JOIN keeps the wanted keys outside: one probe each. (The view `record` would be read whole here: SQLite
+-- doesn't unfold a view with outer joins inside another join.)
+SELECT job.seq, job.spec, CASE WHEN running.seq IS NULL THEN coalesce(finished.state, job.state) ELSE 'running' END,
+       job.priority, job.run_at, coalesce(running.live, finished.live, job.live)
+FROM json_each(?1) AS want CROSS JOIN job
+    LEFT JOIN running ON running.seq = job.seq LEFT JOIN finished ON finished.seq = job.seq
+WHERE job.tenant = json_extract(want.value, '$[0]') AND job.id = json_extract(want.value, '$[1]')
+
+-- name: depth
+SELECT (SELECT count(*) FROM ready WHERE queue = ?1 AND tenant = ?2)
+     + (SELECT count(*) FROM scheduled WHERE queue = ?1 AND tenant = ?2)
+     + (SELECT count(*) FROM blocked WHERE queue = ?1 AND tenant = ?2)

@@ -42,3 +42,13 @@ DELETE FROM job WHERE seq IN (SELECT seq FROM purging)
 
 -- name: purging_end
 DELETE FROM purging
+
+-- name: lost
+SELECT job.seq, job.spec, 'running', job.priority, job.run_at, running.live
+FROM running CROSS JOIN job
+WHERE running.deadline < $1 AND job.seq = running.seq
+ORDER BY running.deadline, job.tenant, job.id LIMIT $2
+
+-- name: next_finished
+-- The first (day, state) with ended jobs after a given one: a loose scan over `finished`.
+SELECT day, state FROM finished WHERE (day, state) > ($1, $2) ORDER BY day, state LIMIT 1
