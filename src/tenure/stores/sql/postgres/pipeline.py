@@ -5,6 +5,7 @@ their size.
 """
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any, cast
@@ -14,6 +15,8 @@ from tenure.stores.sql.postgres.runners import Runner
 from tenure.stores.sql.rows import Row
 from tenure.stores.sql.statements import Statement
 
+_PART = re.compile(r"/\* (\w+) \*/ (.*?)/\* end \*/ ", re.DOTALL)
+
 
 class Pipeline:
     """Runs the named statements on one connection, whoever's it is."""
@@ -22,6 +25,7 @@ class Pipeline:
         self._runner = runner
         self._sql = place.sql
         self._schema = place.schema
+        self._partial = place.partial
         self._ahead: dict[tuple[str, Any], Any] = {}
 
     def clear(self) -> None:
@@ -46,6 +50,15 @@ class Pipeline:
         """The rows that a statement finds."""
         cursor = self._ahead.pop((name, values), None) or self.send(name, *values)
         return cast(list[Row], cursor.fetchall())
+
+    def ask_part(self, name: str, parts: frozenset[str], *values: Any) -> list[Row]:
+        """The rows that a statement finds of which only some of the optional parts are run."""
+        text = self._partial.get((name, parts))
+        if text is None:
+            text = self._partial[name, parts] = _PART.sub(
+                lambda part: part[2] if part[1] in parts else "", self._sql[name].text
+            )
+        return self._runner.run(text, values).fetchall()
 
     # Many rows of values
 

@@ -15,6 +15,8 @@ class Place:
     def __init__(self, schema: str, slack: Ms) -> None:
         self.schema = f'"{schema}"'
         self.sql = statements.load(__package__ or "", statements.postgres(self.schema))
+        self.partial: dict[tuple[str, frozenset[str]], str] = {}
+        """Statements without the parts that some call doesn't need."""
         self.slack = slack
         """By how much the times of transactions that overlap may differ."""
         self.promoted: Ms = 0

@@ -20,10 +20,11 @@ from tenure.domain.errors import OutcomeUnknown, Refused, StoreUnavailable
 from tenure.domain.job import NewJob
 from tenure.domain.model import Unit
 from tenure.domain.names import Ms
-from tenure.domain.store import Capabilities, Clock, ClockFloor
+from tenure.domain.store import FEED_TOPIC, Capabilities, Clock, ClockFloor, queue_topic
 from tenure.stores.base import ModelStore, Operation, check_batch
 from tenure.stores.hints import Hints
 from tenure.stores.sql import hot
+from tenure.stores.sql.postgres.arriving import arrive
 from tenure.stores.sql.postgres.connection import Server, translated
 from tenure.stores.sql.postgres.joined import async_runner, is_async, run_joined, sync_runner
 from tenure.stores.sql.postgres.migrate import migrate
@@ -107,9 +108,7 @@ class PostgresStore(ModelStore):
 
     async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[Enqueued | Refused]:
         check_batch("jobs", jobs)
-        part: Operation = lambda unit: model.enqueue(unit, jobs, atomic)  # noqa: E731
-        (replies,) = await self._in_thread(self._opened().write, [part], jobs)
-        return cast(list[Enqueued | Refused], replies)
+        return await self._in_thread(self._opened().enqueue, jobs, atomic)
 
     async def _write(self, *parts: Operation) -> list[Any]:
         return await self._in_thread(self._opened().write, parts)
@@ -195,6 +194,23 @@ class _Open:
         self.pool = ThreadPoolExecutor(CONNECTIONS, "tenure-postgres")
         self.wake = Wake(server, hints.tell)
 
+    def enqueue(self, jobs: Sequence[NewJob], atomic: bool) -> list[Enqueued | Refused]:
+        """By one statement if that will do, else as any other call."""
+        if self._arrived(jobs):
+            self._tell({FEED_TOPIC, *(queue_topic(queue) for queue in {job.queue for job in jobs})})
+            return [Enqueued(job.id) for job in jobs]
+        (replies,) = self.write([lambda unit: model.enqueue(unit, jobs, atomic)], jobs)
+        return cast(list[Enqueued | Refused], replies)
+
+    def _arrived(self, jobs: Sequence[NewJob]) -> bool:
+        try:
+            with self._lent() as tables, translated(self._server):
+                return tables.config >= 0 and arrive(tables, jobs, None if self._clock is None else self._clock())
+        except Overtaken:
+            return False  # an id or a key is known
+        except StoreUnavailable:
+            return False  # the other way says what is wrong, and whether the jobs are there
+
     def write(self, parts: Sequence[Operation], jobs: Sequence[NewJob] = ()) -> list[Any]:
         """Runs the parts in one transaction, again from the beginning whenever somebody else was faster.
 
@@ -203,9 +219,12 @@ class _Open:
         topics: set[str] = set()
         replies = self._again(lambda careful: self._transaction(parts, jobs, topics, careful))
         if topics:
-            self._hints.tell(topics)
-            self.wake.tell(topics)
+            self._tell(topics)
         return replies
+
+    def _tell(self, topics: set[str]) -> None:
+        self._hints.tell(topics)
+        self.wake.tell(topics)
 
     def _again(self, attempt: Callable[[bool], T]) -> T:
         deadline, pause, careful = time.monotonic() + TRY_SECONDS, 0.001, False
@@ -263,28 +282,42 @@ class _Open:
 
     @contextmanager
     def _connected(self, begin: str) -> Iterator[PostgresTables]:
-        """A transaction on a connection that nobody else uses. A connection that broke isn't used again."""
+        """A transaction on a connection that nobody else uses."""
+        committing = False
+        with self._lent() as tables:
+            connection = tables.connection
+            try:
+                with translated(self._server), connection.pipeline() as pipeline:
+                    try:
+                        connection.execute(begin.encode())
+                        yield tables
+                        committing = True
+                        connection.execute("COMMIT")
+                        pipeline.sync()
+                    except BaseException:
+                        with suppress(psycopg.Error):
+                            pipeline.sync()  # else it complains of what it never sent
+                        raise
+            except BaseException as error:
+                tables.forget()
+                if committing and connection.closed:
+                    raise OutcomeUnknown() from error  # whether it happened nobody knows; it may be sent again (§5a)
+                with suppress(psycopg.Error):
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _lent(self) -> "Iterator[_Connected]":
+        """A connection that nobody else uses. One that broke isn't used again."""
         with self._lock:
             tables = self._idle.pop() if self._idle else None
         if tables is None:
             tables = _Connected(self._server.connect(), self.place)
-        connection, committing = tables.connection, False
         try:
-            with translated(self._server), connection.pipeline():
-                connection.execute(begin.encode())
-                yield tables
-                committing = True
-                connection.execute("COMMIT")
-        except BaseException as error:
-            tables.forget()
-            if committing and connection.closed:
-                raise OutcomeUnknown() from error  # whether it happened nobody knows: the call may be sent again (§5a)
-            with suppress(psycopg.Error):
-                connection.execute("ROLLBACK")
-            raise
+            yield tables
         finally:
             tables.end()
-            if not connection.closed:
+            if not tables.connection.closed:
                 with self._lock:
                     self._idle.append(tables)
 

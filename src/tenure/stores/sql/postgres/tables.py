@@ -51,7 +51,8 @@ class PostgresTables(SqlTables):
         self._running = place.running
         self._specs = place.specs
         self.hot = HotMoves(self._running)
-        self._config = -1
+        self.config = -1
+        """The count of configuration changes that was read last; -1 for none."""
         self.version = 0
         """How often the store's own numbers have changed."""
         self.writing = False
@@ -64,9 +65,9 @@ class PostgresTables(SqlTables):
         numbers = self.row("meta_to_write" if writing else "meta")
         seq, epoch, frozen, loading, last_turn, hold_until, head, floor, config, self.version, now = numbers
         self._meta = Meta(0, seq, epoch, frozen, loading, last_turn, hold_until, head, floor, OWN)
-        if config != self._config:
+        if config != self.config:
             self._forget_config()
-            self._config = config
+            self.config = config
         return self._meta, now
 
     def end(self) -> None:
@@ -87,7 +88,7 @@ class PostgresTables(SqlTables):
     def forget(self) -> None:
         """The transaction was undone: what was remembered of running jobs and configuration may be wrong."""
         self._running.clear()
-        self._config = -1
+        self.config = -1
 
     # Running statements
 
@@ -295,7 +296,7 @@ class PostgresTables(SqlTables):
         if unit.wrote:
             self._meta, configured = keep(self, unit)
             if configured:
-                self._config += 1
+                self.config += 1
                 self._forget_config()
 
 

@@ -1,0 +1,63 @@
+-- name: arrive_at_once
+-- New jobs that need nothing but room, in one statement: time, arrival numbers, records, places, keys, labels, events.
+-- Nothing if the store is frozen, or configured otherwise than the caller believes ($18). A known id or a taken key fails.
+--
+-- What stands between `/* name */` and `/* end */` is left out where no job needs it: each part costs 30 µs to begin.
+--
+-- A spec says when its job arrived and as which; both are known here only, and put where the caller left room for them.
+WITH store AS MATERIALIZED (
+    SELECT coalesce($19::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
+    FROM tenure.meta LEFT JOIN (SELECT one AS never FROM tenure.meta WHERE one = 0 FOR KEY SHARE) AS nobody ON true
+    WHERE NOT meta.frozen AND meta.config = $18
+), new AS MATERIALIZED (
+    SELECT nextval('tenure.arrival') AS seq, store.now, greatest(given.run_at, store.now + given.delay) AS due,
+           store.now + given.expires AS expires_at, given.*
+    FROM store CROSS JOIN unnest(
+        $1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::bigint[], $7::bigint[], $8::bigint[],
+        $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::text[], $14::text[], $15::text[], $16::bytea[],
+        $17::text[]
+    ) WITH ORDINALITY AS given (
+        tenant, id, queue, job_type, spec, seq_at, now_at, expires_at_at,
+        priority, run_at, delay, expires, grp, key, uniqueness, payload,
+        story, number
+    )
+), jobs AS (
+    INSERT INTO tenure.job (seq, tenant, id, queue, job_type, enqueued_at, spec, state, priority, run_at, live, payload)
+    SELECT seq, tenant, id, queue, job_type, now,
+           CASE WHEN expires IS NULL THEN stamped
+                ELSE overlay(stamped PLACING int8send(expires_at) FROM expires_at_at::int) END,
+           'pending', priority, due, NULL, payload
+    FROM new CROSS JOIN LATERAL (
+        SELECT overlay(
+            overlay(new.spec PLACING int8send(new.seq) FROM new.seq_at::int) PLACING int8send(new.now)
+            FROM new.now_at::int
+        ) AS stamped
+    ) AS made
+), ready AS (
+    INSERT INTO tenure.ready (queue, tenant, grp, prio_neg, run_at, seq, expires_at, version)
+    SELECT queue, tenant, grp, -priority, due, seq, expires_at, 1 FROM new WHERE due <= now
+/* later */ ), later AS (
+    INSERT INTO tenure.scheduled (queue, tenant, grp, prio_neg, run_at, seq, expires_at, version)
+    SELECT queue, tenant, grp, -priority, due, seq, expires_at, 1 FROM new WHERE due > now
+/* end */ /* grouped */ ), grouped AS (
+    INSERT INTO tenure.in_order (queue, tenant, grp, seq, expires_at)
+    SELECT queue, tenant, grp, seq, expires_at FROM new WHERE grp <> ''
+/* end */ /* ending */ ), ending AS (
+    INSERT INTO tenure.expiring (expires_at, tenant, id, seq)
+    SELECT expires_at, tenant, id, seq FROM new WHERE expires IS NOT NULL
+/* end */ /* bound */ ), bound AS (
+    INSERT INTO tenure.binding (tenant, queue, job_type, key, job_id, fingerprint, uniqueness, expires_at)
+    SELECT tenant, queue, job_type, key, id, ($20::bytea[])[number], uniqueness, NULL FROM new WHERE key IS NOT NULL
+/* end */ /* labelled */ ), labelled AS (
+    INSERT INTO tenure.label (tenant, name, value, seq)
+    SELECT new.tenant, given.name, given.value, new.seq
+    FROM unnest($21::bigint[], $22::text[], $23::text[]) AS given (number, name, value)
+        JOIN new ON new.number = given.number
+/* end */ ), told AS (
+    INSERT INTO tenure.inbox (tenant, at, body)
+    SELECT tenant, now, convert_to(string_agg(
+        '{"tenant":"' || tenant || '","kind":"enqueued","at":' || now || story || due || E'}\n', '' ORDER BY number
+    ), 'UTF8')
+    FROM new GROUP BY tenant, now ORDER BY min(number)
+)
+SELECT count(*) FROM new
