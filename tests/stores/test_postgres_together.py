@@ -11,7 +11,7 @@ import pytest
 
 from tenure.domain.calls import Cancel, Claim, Claimed, Cursor, Document, Enqueued, Settle, Settled, Succeed
 from tenure.domain.config import QUEUE, QueueConfig
-from tenure.domain.errors import StoreUnavailable
+from tenure.domain.errors import JobCancelled, StoreUnavailable
 from tenure.domain.job import NewJob, Parent, Token
 from tenure.domain.states import Mode, State
 from tenure.domain.store import Store
@@ -276,6 +276,22 @@ def test_a_cancel_that_a_claim_overtakes_cancels_what_runs(together: Together) -
             await clients.waiting(2)
         await asyncio.gather(claimed, cancelled)
         assert await clients.state(1) is State.CANCELLED
+        assert await clients.kinds(1) == [(1, "enqueued"), (2, "claimed"), (3, "cancelled")]
+
+    together(2, story)
+
+
+@pytest.mark.parametrize("others", [0, 2], ids=["alone", "with others"])
+def test_a_settle_that_another_clients_cancel_came_before_is_refused(together: Together, others: int) -> None:
+    """The one who settles remembers that the job runs: it doesn't any more."""
+
+    async def story(clients: Clients) -> None:
+        one, two = clients.stores
+        await one.enqueue([job(number) for number in range(1, 2 + others)])
+        tokens = await clients.tokens(1, 1 + others)
+        await two.command([Cancel(tenant=TENANT, id=uuid(1))])
+        replies = await one.settle([Settle(token, Succeed()) for token in tokens])
+        assert replies == [JobCancelled()] + [Settled(State.SUCCEEDED)] * others
         assert await clients.kinds(1) == [(1, "enqueued"), (2, "claimed"), (3, "cancelled")]
 
     together(2, story)

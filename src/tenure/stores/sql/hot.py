@@ -40,7 +40,7 @@ def _lease(unit: Unit, request: Claim, token: bytes, taken: list[Taken]) -> list
     for one in taken:
         job = one.job
         spec = job.spec
-        if spec.expires_at is not None and job.lease_seq == 0:
+        if (spec.expires_at is not None and job.lease_seq == 0) or now < job.updated_at:
             jobs.append(lease_one(unit, request, token, one))
             continue
         of = (spec.tenant, spec.queue, spec.job_type, spec.group, spec.lease, spec.grace)
@@ -127,14 +127,11 @@ def _again(job: Job, now: Ms, token: bytes, lease: Lease) -> Job:
 
 def settle(unit: Unit, settlements: Sequence[Settle]) -> list[Settled | Refused]:
     """Successes of plain jobs by the short way, if the batch is nothing else; by the model's otherwise."""
-    jobs = _plain(unit, settlements)
-    if jobs is None:
-        return model.settle(unit, settlements)
-    _succeed(unit, jobs, settlements)
-    return [_SUCCEEDED] * len(jobs)
+    jobs = plain(unit, settlements)
+    return model.settle(unit, settlements) if jobs is None else succeed(unit, jobs, settlements)
 
 
-def _plain(unit: Unit, settlements: Sequence[Settle]) -> list[Job] | None:
+def plain(unit: Unit, settlements: Sequence[Settle]) -> list[Job] | None:
     """The jobs of a batch in which every item is an acceptable success with no consequences but its own."""
     refs: list[Ref] = []
     for one in settlements:
@@ -150,7 +147,7 @@ def _plain(unit: Unit, settlements: Sequence[Settle]) -> list[Job] | None:
     jobs: list[Job] = []
     for one, ref in zip(settlements, refs, strict=True):
         job, token = found.get(ref), one.token
-        if job is None or job.lease is None or now > job.lease.until + job.lease.grace:
+        if job is None or job.lease is None or now > job.lease.until + job.lease.grace or now < job.updated_at:
             return None
         spec, hashed = job.spec, hashes.get(token.secret)
         if hashed is None:
@@ -163,7 +160,8 @@ def _plain(unit: Unit, settlements: Sequence[Settle]) -> list[Job] | None:
     return jobs
 
 
-def _succeed(unit: Unit, jobs: list[Job], settlements: Sequence[Settle]) -> None:
+def succeed(unit: Unit, jobs: list[Job], settlements: Sequence[Settle]) -> list[Settled | Refused]:
+    """Ends plain jobs well."""
     now, moves = unit.now, _tables(unit).hot
     results, running = moves.results, moves.running
     kinds: dict[tuple[str, str, str, bytes | None, Ms], _Succeeding] = {}
@@ -197,6 +195,7 @@ def _succeed(unit: Unit, jobs: list[Job], settlements: Sequence[Settle]) -> None
     for spec in specs:
         release_key(unit, spec, State.SUCCEEDED)
     unit.ended({job.spec.queue for job in jobs}, [job.ref for job in jobs])
+    return [_SUCCEEDED] * len(jobs)
 
 
 class _Succeeding:

@@ -41,6 +41,8 @@ Rows = dict[str, list[Row]]
 
 def keep(tables: "PostgresTables", unit: Unit) -> tuple[Meta, bool]:
     """Sends everything; the store's numbers as they then are, and whether the configuration changed."""
+    if tables.new_claim and _lease_at_once(tables, unit):
+        return tables.meta(), False
     _keep_hot(tables, tables.hot, unit.now)
     _keep_jobs(tables, unit)
     _keep_bindings(tables, unit)
@@ -101,7 +103,7 @@ def put_running(tables: "PostgresTables", given: list[Row]) -> None:
         claims[row[4]].append(row)
     for token, rows_of in sorted(claims.items()):
         seqs = tables.pipeline.column("bigint", [row[0] for row in rows_of])
-        tables.run("put_claimed", token, min(row[5] for row in rows_of), seqs)
+        tables.run("add_claimed" if tables.new_claim else "put_claimed", token, min(row[5] for row in rows_of), seqs)
 
 
 def put_finished(tables: "PostgresTables", given: list[Row]) -> None:
@@ -192,6 +194,39 @@ def _take_from_line(tables: "PostgresTables", hot: HotMoves) -> None:
     keys += [(*key, row[7] - 1) for key, row in zip(hot.left, hot.taken, strict=True)]
     tables.pipeline.exactly("take_ready", known)
     tables.pipeline.exactly("drop_ready", keys)
+
+
+def _lease_at_once(tables: "PostgresTables", unit: Unit) -> bool:
+    """A claim that took nothing but what it had locked, by one statement; whether that was so."""
+    hot, lying, column = tables.hot, tables.lying, tables.pipeline.column
+    changed = (unit.after, unit.buckets, unit.positions, hot.taken, hot.succeeded, hot.out_of_order, hot.results)
+    if any(changed) or not hot.leased:
+        return False
+    taken = [(queue, tenant, token, *row) for (queue, tenant, token), rows_of in hot.leased.items() for row in rows_of]
+    if not all(row[5] in lying for row in taken):
+        return False
+    queues, tenants, tokens, _, _, seqs, deadlines, lives, versions = zip(*taken, strict=True)
+    limited = {lane: tables.rules(*lane).limit is not None for lane in set(zip(tenants, queues, strict=True))}
+    tables.run(
+        "lease_at_once",
+        column("tid", [lying[seq] for seq in seqs]),
+        len(seqs),
+        tokens[0],
+        column("bigint", seqs),
+        column("text", queues),
+        column("text", tenants),
+        column("text", [""] * len(seqs)),
+        column("bigint", deadlines),
+        column("bytea", lives),
+        column("bigint", versions),
+        column("boolean", [limited[lane] for lane in zip(tenants, queues, strict=True)]),
+        min(deadlines),
+        column("text", list(unit.events)),
+        column("bytea", [encode_events(made) for made in unit.events.values()]),
+        unit.now,
+    )
+    hot.clear()
+    return True
 
 
 # What belongs to jobs

@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any, cast
 
 from tenure.stores.sql.postgres.place import Place
-from tenure.stores.sql.postgres.runners import Runner
+from tenure.stores.sql.postgres.runners import Answer, Runner
 from tenure.stores.sql.rows import Row
 from tenure.stores.sql.statements import Statement
 
@@ -53,12 +53,16 @@ class Pipeline:
 
     def ask_part(self, name: str, parts: frozenset[str], *values: Any) -> list[Row]:
         """The rows that a statement finds of which only some of the optional parts are run."""
+        return self.send_part(name, parts, *values).fetchall()
+
+    def send_part(self, name: str, parts: frozenset[str], *values: Any) -> Answer:
+        """Sends a statement with only some of its optional parts."""
         text = self._partial.get((name, parts))
         if text is None:
             text = self._partial[name, parts] = _PART.sub(
                 lambda part: part[2] if part[1] in parts else "", self._sql[name].text
             )
-        return self._runner.run(text, values).fetchall()
+        return self._runner.run(text, values)
 
     # Many rows of values
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from psycopg import Connection
 
 from tenure.domain import model
-from tenure.domain.calls import Claim, Claimed, Enqueued, EventPage
+from tenure.domain.calls import Claim, Claimed, Enqueued, EventPage, Settle, Settled
 from tenure.domain.errors import OutcomeUnknown, Refused, StoreUnavailable
 from tenure.domain.job import NewJob
 from tenure.domain.model import Unit
@@ -30,6 +30,7 @@ from tenure.stores.sql.postgres.joined import async_runner, is_async, run_joined
 from tenure.stores.sql.postgres.migrate import migrate
 from tenure.stores.sql.postgres.place import Overtaken, Place
 from tenure.stores.sql.postgres.runners import OwnRunner, Runner
+from tenure.stores.sql.postgres.settling import finish
 from tenure.stores.sql.postgres.tables import PostgresTables
 from tenure.stores.sql.postgres.transaction import PostgresTransaction
 from tenure.stores.sql.postgres.verify import verify
@@ -110,6 +111,10 @@ class PostgresStore(ModelStore):
         check_batch("jobs", jobs)
         return await self._in_thread(self._opened().enqueue, jobs, atomic)
 
+    async def settle(self, settlements: Sequence[Settle]) -> list[Settled | Refused]:
+        check_batch("settlements", settlements)
+        return await self._in_thread(self._opened().settle, settlements)
+
     async def _write(self, *parts: Operation) -> list[Any]:
         return await self._in_thread(self._opened().write, parts)
 
@@ -179,6 +184,17 @@ class _Connected(PostgresTables):
         super().__init__(OwnRunner(connection), place)
         self.connection = connection
 
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with self.connection.pipeline() as pipeline:
+            try:
+                yield
+                pipeline.sync()
+            except BaseException:
+                with suppress(psycopg.Error):
+                    pipeline.sync()  # else it complains of what it never sent
+                raise
+
 
 class _Open:
     """What one process holds: connections, the threads that use them, and the one that wakes."""
@@ -210,6 +226,24 @@ class _Open:
             return False  # an id or a key is known
         except StoreUnavailable:
             return False  # the other way says what is wrong, and whether the jobs are there
+
+    def settle(self, settlements: Sequence[Settle]) -> list[Settled | Refused]:
+        """By one statement if that will do, else as any other call."""
+        finished = self._finished(settlements)
+        if finished is None:
+            (replies,) = self.write([lambda unit: hot.settle(unit, settlements)])
+            return cast(list[Settled | Refused], replies)
+        replies, unit = finished
+        self._tell(unit.topics(self._hints.jobs_awaited))
+        return replies
+
+    def _finished(self, settlements: Sequence[Settle]) -> tuple[list[Settled | Refused], Unit] | None:
+        try:
+            with self._lent() as tables, translated(self._server):
+                return finish(tables, settlements, self._clock)
+        except (Overtaken, StoreUnavailable):
+            self.place.running.clear()
+            return None  # the other way finds out what is the matter
 
     def write(self, parts: Sequence[Operation], jobs: Sequence[NewJob] = ()) -> list[Any]:
         """Runs the parts in one transaction, again from the beginning whenever somebody else was faster.
@@ -287,17 +321,11 @@ class _Open:
         with self._lent() as tables:
             connection = tables.connection
             try:
-                with translated(self._server), connection.pipeline() as pipeline:
-                    try:
-                        connection.execute(begin.encode())
-                        yield tables
-                        committing = True
-                        connection.execute("COMMIT")
-                        pipeline.sync()
-                    except BaseException:
-                        with suppress(psycopg.Error):
-                            pipeline.sync()  # else it complains of what it never sent
-                        raise
+                with translated(self._server), tables.transaction():
+                    connection.execute(begin.encode())
+                    yield tables
+                    committing = True
+                    connection.execute("COMMIT")
             except BaseException as error:
                 tables.forget()
                 if committing and connection.closed:

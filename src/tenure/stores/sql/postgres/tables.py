@@ -11,6 +11,7 @@ if one isn't there the statement fails: the whole call begins again (`Overtaken`
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec.structs import replace
@@ -81,6 +82,8 @@ class PostgresTables(SqlTables):
         """Whether something was passed over because another claim is at it."""
         self._locked: dict[tuple[str, ...], bool] = {}
         self._seqs: Iterator[int] = iter(())
+        self.new_claim = False
+        """Whether the claim's id is known to be new."""
         self._ring: Ring | None = None
         self.lying: dict[int, bytes] = {}
         """Where the rows of `ready` lie that this claim has locked, by arrival number."""
@@ -89,6 +92,11 @@ class PostgresTables(SqlTables):
         """The transaction was undone: what was remembered of running jobs and configuration may be wrong."""
         self._running.clear()
         self.config = -1
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """What is sent in the block happens at once, or not at all. On a user's connection it is part of theirs."""
+        yield
 
     # Running statements
 
@@ -121,11 +129,16 @@ class PostgresTables(SqlTables):
         self._seqs = self._arriving(len(jobs))
 
     def expect_claim(self, request: Claim, now: Ms) -> None:
-        """Asks what a claim will: what runs under its id, what became due, and who has jobs."""
-        token = secret_hash(request.claim_id)
-        self.lock("claim", token.hex())
-        self.pipeline.ahead("running_under", token)
-        self._ring = Ring(self, request, now)
+        """Looks at what a claim will ask for. An id that is known, or may be, is looked at behind its lock."""
+        queues, size = sorted(queue for queue, _ in request.queues), min(request.n, RING)
+        token, column = secret_hash(request.claim_id), self.pipeline.column("text", queues)
+        known, due, names, most = self.row("claim_look", token, column, request.cursor.tenant, size, now)
+        self._promoted(now)
+        self.new_claim = not known and not self._careful
+        if due:
+            self.promote(queues, now)
+        elif request.tenants is not None or most < size:
+            self._ring = Ring(self, request, now, sorted(names))
 
     # Locks
 
@@ -196,14 +209,18 @@ class PostgresTables(SqlTables):
 
     def promote(self, queues: Sequence[str], now: Ms) -> None:
         if self._ring is not None:
-            return  # it did
-        self._place.promoted = max(self._place.promoted, now)
+            return  # nothing is due
+        self._promoted(now)
         for queue in queues:
             self.run("promote", queue, now, PROMOTED_AT_ONCE)
 
+    def _promoted(self, now: Ms) -> None:
+        self._place.promoted = max(self._place.promoted, now)
+
     def running_under(self, token: bytes) -> list[Ref]:
-        if not self.pipeline.asked("running_under", token):
-            self.lock("claim", token.hex())
+        if self.new_claim:
+            return []
+        self.lock("claim", token.hex())
         return super().running_under(token)
 
     def tenants(self, queues: Sequence[str], after: str, limit: int) -> list[str]:
@@ -303,32 +320,18 @@ class PostgresTables(SqlTables):
 class Ring:
     """The tenants that a claim will visit, and the beginnings of their lines, read with few questions."""
 
-    def __init__(self, tables: PostgresTables, request: Claim, now: Ms) -> None:
+    def __init__(self, tables: PostgresTables, request: Claim, now: Ms, names: list[str]) -> None:
         self._tables = tables
         self._request = request
         self._now = now
         self._queues = sorted(queue for queue, _ in request.queues)
-        self._size = min(request.n, RING)
-        tables.promote(self._queues, now)
-        starts = sorted({request.cursor.tenant, ""}) if request.tenants is None else []
-        send = tables.pipeline.send
-        self._asked = [send("tenants", queue, start, self._size) for queue in self._queues for start in starts]
-        self._names: list[str] | None = None if request.tenants is None else sorted(set(request.tenants))
+        self._names = names if request.tenants is None else sorted(set(request.tenants))
         self._lines: dict[Lane, list[Row]] = {}
         self._sizes: dict[Lane, int] = {}
 
-    def after(self, tenant: str, limit: int) -> list[str] | None:
-        """The next names of the ring; None if it is too long to be known as a whole."""
-        names = self._known()
-        return None if names is None else names[bisect_right(names, tenant) :][:limit]
-
-    def _known(self) -> list[str] | None:
-        if self._asked:
-            found = [cursor.fetchall() for cursor in self._asked]
-            self._asked = []
-            if all(len(names) < self._size for names in found):
-                self._names = sorted({row[0] for names in found for row in names})
-        return self._names
+    def after(self, tenant: str, limit: int) -> list[str]:
+        """The next names of the ring."""
+        return self._names[bisect_right(self._names, tenant) :][:limit]
 
     def line(self, lane: Lane) -> tuple[list[Row], int]:
         """The beginning of a line, and how many were asked for."""
@@ -338,7 +341,7 @@ class Ring:
 
     def _read(self, first: Lane) -> None:
         """Reads lines from a lane on, about as many jobs as the claim wants."""
-        names = self._known() or []
+        names = self._names
         at = bisect_right(names, first[0])
         coming = [first[0], *names[at:], *names[: max(0, at - 1)]][:RING]
         tables = self._tables

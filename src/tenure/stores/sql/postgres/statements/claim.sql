@@ -1,5 +1,50 @@
 -- The scans of a claim in PostgreSQL's own way.
 
+-- name: claim_look
+-- Before a claim: whether its id is known, whether jobs became due, who has jobs, and how many names the longest answer
+-- has (as many as were asked for: there may be more).
+WITH ring AS MATERIALIZED (
+    SELECT found.tenant, count(*) OVER (PARTITION BY asked.queue, start.after) AS names
+    FROM unnest($2::text[]) AS asked (queue) CROSS JOIN (VALUES ($3), ('')) AS start (after) CROSS JOIN LATERAL (
+        WITH RECURSIVE found (tenant) AS (
+            SELECT (SELECT tenant FROM tenure.ready WHERE queue = asked.queue AND tenant > start.after
+                    ORDER BY tenant LIMIT 1)
+            UNION ALL
+            SELECT (SELECT tenant FROM tenure.ready WHERE queue = asked.queue AND tenant > found.tenant
+                    ORDER BY tenant LIMIT 1)
+            FROM found WHERE found.tenant IS NOT NULL
+        )
+        SELECT tenant FROM found WHERE tenant IS NOT NULL LIMIT $4
+    ) AS found
+)
+SELECT EXISTS (SELECT 1 FROM tenure.claimed WHERE token = $1),
+       EXISTS (
+           SELECT 1 FROM unnest($2::text[]) AS asked (queue) CROSS JOIN LATERAL (
+               SELECT 1 FROM tenure.scheduled AS s WHERE s.queue = asked.queue AND s.run_at <= $5 ORDER BY run_at LIMIT 1
+           ) AS due
+       ),
+       (SELECT coalesce(array_agg(DISTINCT tenant), '{}') FROM ring), (SELECT coalesce(max(names), 0) FROM ring)
+
+-- name: lease_at_once
+-- Jobs that this claim has locked, under their lease, in one statement.
+WITH changed AS (
+    DELETE FROM tenure.ready WHERE ctid = ANY ($1::tid[]) RETURNING 1
+), sure AS MATERIALIZED (
+    SELECT 1 / (count(*) = $2)::int AS sure FROM changed
+), leased AS (
+    INSERT INTO tenure.running (seq, queue, tenant, grp, token, deadline, live, version, limited)
+    SELECT given.seq, given.queue, given.tenant, given.grp, $3, given.deadline, given.live, given.version, given.limited
+    FROM sure CROSS JOIN unnest(
+        $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::bytea[], $10::bigint[], $11::boolean[]
+    ) AS given (seq, queue, tenant, grp, deadline, live, version, limited)
+), held AS (
+    INSERT INTO tenure.claimed (token, deadline, seqs) VALUES ($3, $12, $4)
+), told AS (
+    INSERT INTO tenure.inbox (tenant, at, body)
+    SELECT made.tenant, $15, made.body FROM unnest($13::text[], $14::bytea[]) AS made (tenant, body)
+)
+SELECT sure FROM sure
+
 -- name: promote
 -- Jobs of one queue that became due move from `scheduled` to `ready`, at most a bounded number at once.
 WITH due AS MATERIALIZED (

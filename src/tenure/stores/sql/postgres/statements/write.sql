@@ -85,6 +85,10 @@ INSERT INTO tenure.running (seq, queue, tenant, grp, token, deadline, live, vers
 INSERT INTO tenure.claimed AS c (token, deadline, seqs) VALUES ($1, $2, $3)
 ON CONFLICT (token) DO UPDATE SET deadline = least(c.deadline, excluded.deadline), seqs = c.seqs || excluded.seqs
 
+-- name: add_claimed
+-- The same of a claim whose id nobody knew: if it was sent twice the second waits for the first, and fails.
+INSERT INTO tenure.claimed (token, deadline, seqs) VALUES ($1, $2, $3)
+
 -- name: take_ready
 -- The rows that this claim has locked, by where they lie.
 DELETE FROM tenure.ready WHERE ctid @each(ctid tid)
@@ -111,7 +115,7 @@ DELETE FROM tenure.running WHERE ctid = ANY (ARRAY(
 -- name: end_running
 -- Jobs as they were read, all of them or none: the versions are those of the numbers, in their order.
 WITH changed AS (DELETE FROM tenure.running WHERE seq = ANY ($1::bigint[]) RETURNING seq, version)
-SELECT 1 / (array_agg(version ORDER BY seq) = $2::bigint[])::int FROM changed
+SELECT 1 / (coalesce(array_agg(version ORDER BY seq), '{}') = $2::bigint[])::int FROM changed
 
 -- name: put_ended
 INSERT INTO tenure.ended (day, state) @rows(day bigint, state text) ON CONFLICT DO NOTHING
