@@ -126,6 +126,8 @@ def started(*calls: Awaitable[T]) -> "list[asyncio.Future[T]]":
 def test_of_two_parents_that_end_together_one_frees_the_child(together: Together) -> None:
     async def story(clients: Clients) -> None:
         one, two = clients.stores
+        await one.enqueue([job(9)])
+        await one.settle(success(*await clients.tokens(9, 1)))  # the day's first: the next two needn't wait for it
         await one.enqueue([job(1), job(2), job(3, parents=(Parent(uuid(1)), Parent(uuid(2))))])
         first, second = await clients.tokens(1, 2)
         with clients.held("LOCK TABLE tenure.edge IN SHARE MODE"):
