@@ -1,4 +1,4 @@
-"""The long run of the state machine: `python -m tests.campaign [--steps 100000] [--stores memory,sqlite] ...`.
+"""The long run of the state machine: `python -m tests.campaign [--steps 100000] [--stores memory,sqlite,postgres] ...`.
 
 Prints per rule how often it ran, was accepted and was refused, and how often each refusal was seen; fails on the first
 divergence or violation, and when a refusal of §5 was too rare to have been tested.
@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import msgspec
 
 from tenure.testing.machine import Tally, run_machine
 from tenure.testing.machine.__main__ import factory_of, line
+from tenure.testing.postgres import served
 
 PIECE = 4_000
 """Steps that one process runs before it reports."""
@@ -46,7 +48,7 @@ class Outcome(msgspec.Struct, frozen=True):
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.campaign", description=__doc__)
     parser.add_argument("--steps", type=int, default=100_000, help="over all stores together")
-    parser.add_argument("--stores", default="memory,sqlite")
+    parser.add_argument("--stores", default="memory,sqlite,postgres")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--record", type=Path, help="write the counts there, as JSON")
@@ -116,13 +118,14 @@ def main() -> int:
     started = time.monotonic()
     done = 0
     print(f"{options.steps:,} steps over {', '.join(stores)}, seed {options.seed}", flush=True)
-    for outcome in outcomes(pieces(options.steps, stores, options.seed), options.processes):
-        if outcome.finding is not None:
-            print(found(outcome))
-            return 1
-        tallies[outcome.piece.store].add(Tally.of(outcome.tally))
-        done += outcome.piece.steps
-        print(f"  {done:>9,} steps  {time.monotonic() - started:>6.0f} s  {outcome.piece.store}", flush=True)
+    with served() if "postgres" in stores else nullcontext():
+        for outcome in outcomes(pieces(options.steps, stores, options.seed), options.processes):
+            if outcome.finding is not None:
+                print(found(outcome))
+                return 1
+            tallies[outcome.piece.store].add(Tally.of(outcome.tally))
+            done += outcome.piece.steps
+            print(f"  {done:>9,} steps  {time.monotonic() - started:>6.0f} s  {outcome.piece.store}", flush=True)
     return conclude(options, tallies, time.monotonic() - started)
 
 

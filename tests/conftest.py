@@ -4,7 +4,6 @@ pytest-xdist has `--dist loadgroup` for this, which does nothing under pytest 9.
 no longer looks for them.
 """
 
-import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from tenure.testing.postgres import PostgresServer
+from tenure.testing.postgres import served
 
 ROOT = Path(__file__).parent.parent
 SESSION = "SparkSession"
@@ -38,12 +37,5 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Together:
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
     """A PostgreSQL of this process's own, or the one that TENURE_TEST_POSTGRES names."""
-    given = os.environ.get("TENURE_TEST_POSTGRES")
-    if given:
-        yield given
-        return
-    server = PostgresServer()
-    try:
-        yield server.url
-    finally:
-        server.remove()
+    with served() as url:
+        yield url

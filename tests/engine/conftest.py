@@ -13,7 +13,7 @@ import pytest
 from tenure import Settings, Tenure
 from tenure.domain.store import Clock, Store
 from tenure.testing.clock import ManualClock
-from tenure.testing.factories import MemoryFactory, SqliteFactory
+from tenure.testing.factories import MemoryFactory, PostgresFactory, SqliteFactory
 from tenure.testing.factory import StoreFactory
 from tests.engine.kit import Between
 
@@ -46,10 +46,14 @@ def clock() -> Clock:
     return ManualClock()
 
 
-@pytest.fixture(params=[MemoryFactory, SqliteFactory], ids=["memory", "sqlite"])
+@pytest.fixture(params=[MemoryFactory, SqliteFactory, PostgresFactory], ids=["memory", "sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Store]:
+    if request.param is PostgresFactory:
+        request.getfixturevalue("postgres_url")
     factory: StoreFactory = request.param()
     store = asyncio.run(factory.create(clock))
+    if store.capabilities.multi_host:  # whoever begins to listen to a server is told once to look again
+        asyncio.run(store.wait(["queue/none"], HANGS_SECONDS))
     yield store
     asyncio.run(factory.destroy(store))
 

@@ -10,6 +10,7 @@ from uuid import uuid4
 from tenure.domain.store import Clock, Store
 from tenure.stores.memory import MemoryStore
 from tenure.stores.sql.sqlite import SqliteStore
+from tenure.testing.postgres import ADDRESS
 
 
 class MemoryFactory:
@@ -79,8 +80,8 @@ class PostgresFactory:
 
     name = "postgres"
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, url: str | None = None) -> None:
+        self._url = os.environ[ADDRESS] if url is None else url
         self._schemas: dict[int, str] = {}
 
     async def create(self, clock: Clock) -> Store:

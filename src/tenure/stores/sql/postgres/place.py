@@ -9,6 +9,14 @@ class Overtaken(Exception):
     """Somebody else moved what this transaction has read: it must begin again."""
 
 
+class Severed(Exception):
+    """The connection broke. What was on its way happened or not; if it wasn't committing, it did not."""
+
+    def __init__(self, committing: bool) -> None:
+        super().__init__()
+        self.committing = committing
+
+
 class Place:
     """A schema, its statements, and what was seen there."""
 

@@ -28,7 +28,7 @@ from tenure.stores.sql.postgres.arriving import arrive
 from tenure.stores.sql.postgres.connection import Server, translated
 from tenure.stores.sql.postgres.joined import async_runner, is_async, run_joined, sync_runner
 from tenure.stores.sql.postgres.migrate import migrate
-from tenure.stores.sql.postgres.place import Overtaken, Place
+from tenure.stores.sql.postgres.place import Overtaken, Place, Severed
 from tenure.stores.sql.postgres.runners import OwnRunner, Runner
 from tenure.stores.sql.postgres.settling import finish
 from tenure.stores.sql.postgres.tables import PostgresTables
@@ -41,7 +41,7 @@ T = TypeVar("T")
 CONNECTIONS = 8
 """How many calls of one process are on their way at once."""
 TRY_SECONDS = 10.0
-"""For how long a call that is overtaken begins again."""
+"""For how long a call that is overtaken, or whose connection broke, begins again."""
 BUSY_MS: Ms = 5
 """When to ask again after a claim that found less than it wanted, and another claim at something it passed over."""
 SLACK_MS: Ms = 1_000
@@ -212,38 +212,41 @@ class _Open:
 
     def enqueue(self, jobs: Sequence[NewJob], atomic: bool) -> list[Enqueued | Refused]:
         """By one statement if that will do, else as any other call."""
-        if self._arrived(jobs):
-            self._tell({FEED_TOPIC, *(queue_topic(queue) for queue in {job.queue for job in jobs})})
-            return [Enqueued(job.id) for job in jobs]
-        (replies,) = self.write([lambda unit: model.enqueue(unit, jobs, atomic)], jobs)
-        return cast(list[Enqueued | Refused], replies)
+        topics = {FEED_TOPIC, *(queue_topic(queue) for queue in {job.queue for job in jobs})}
+
+        def attempt(careful: bool) -> list[Enqueued | Refused]:
+            if not careful and self._arrived(jobs):
+                return [Enqueued(job.id) for job in jobs]
+            parts = [lambda unit: model.enqueue(unit, jobs, atomic)]
+            return cast(list[Enqueued | Refused], self._transaction(parts, jobs, topics, careful)[0])
+
+        replies = self._again(attempt)
+        self._tell(topics)
+        return replies
 
     def _arrived(self, jobs: Sequence[NewJob]) -> bool:
-        try:
-            with self._lent() as tables, translated(self._server):
-                return tables.config >= 0 and arrive(tables, jobs, None if self._clock is None else self._clock())
-        except Overtaken:
-            return False  # an id or a key is known
-        except StoreUnavailable:
-            return False  # the other way says what is wrong, and whether the jobs are there
+        with self._at_once() as tables:
+            return tables.config >= 0 and arrive(tables, jobs, None if self._clock is None else self._clock())
 
     def settle(self, settlements: Sequence[Settle]) -> list[Settled | Refused]:
         """By one statement if that will do, else as any other call."""
-        finished = self._finished(settlements)
-        if finished is None:
-            (replies,) = self.write([lambda unit: hot.settle(unit, settlements)])
-            return cast(list[Settled | Refused], replies)
-        replies, unit = finished
-        self._tell(unit.topics(self._hints.jobs_awaited))
+        topics: set[str] = set()
+
+        def attempt(careful: bool) -> list[Settled | Refused]:
+            finished = None if careful else self._finished(settlements)
+            if finished is not None:
+                topics.update(finished[1].topics(self._hints.jobs_awaited))
+                return finished[0]
+            parts = [lambda unit: hot.settle(unit, settlements)]
+            return cast(list[Settled | Refused], self._transaction(parts, (), topics, careful)[0])
+
+        replies = self._again(attempt)
+        self._tell(topics)
         return replies
 
     def _finished(self, settlements: Sequence[Settle]) -> tuple[list[Settled | Refused], Unit] | None:
-        try:
-            with self._lent() as tables, translated(self._server):
-                return finish(tables, settlements, self._clock)
-        except (Overtaken, StoreUnavailable):
-            self.place.running.clear()
-            return None  # the other way finds out what is the matter
+        with self._at_once() as tables:
+            return finish(tables, settlements, self._clock)
 
     def write(self, parts: Sequence[Operation], jobs: Sequence[NewJob] = ()) -> list[Any]:
         """Runs the parts in one transaction, again from the beginning whenever somebody else was faster.
@@ -252,16 +255,20 @@ class _Open:
         """
         topics: set[str] = set()
         replies = self._again(lambda careful: self._transaction(parts, jobs, topics, careful))
-        if topics:
-            self._tell(topics)
+        self._tell(topics)
         return replies
 
     def _tell(self, topics: set[str]) -> None:
-        self._hints.tell(topics)
-        self.wake.tell(topics)
+        if topics:
+            self._hints.tell(topics)
+            self.wake.tell(topics)
 
     def _again(self, attempt: Callable[[bool], T]) -> T:
+        """Whoever was overtaken begins again, and so does one whose connection broke: a server that restarts is back
+        soon. Every call may be sent again (§5a).
+        """
         deadline, pause, careful = time.monotonic() + TRY_SECONDS, 0.001, False
+        severed: Severed | None = None
         while True:
             try:
                 return attempt(careful)
@@ -271,8 +278,28 @@ class _Open:
                         f"{self._server.shown}: others were faster for {TRY_SECONDS:.0f} s, "
                         "or an open transaction holds what this call needs"
                     ) from overtaken
-                time.sleep(pause * random.random())
-                pause, careful = min(2 * pause, 0.1), True
+            except (Severed, StoreUnavailable) as error:
+                in_doubt = severed is not None and severed.committing
+                if isinstance(error, Severed):
+                    severed = Severed(in_doubt or error.committing)
+                    self._hang_up()
+                elif severed is None:
+                    raise
+                if time.monotonic() > deadline:
+                    if severed.committing:
+                        raise OutcomeUnknown() from error
+                    raise StoreUnavailable(
+                        f"{self._server.shown}: the connection broke, and no other is to be had"
+                    ) from error
+            time.sleep(pause * random.random())
+            pause, careful = min(2 * pause, 0.1), True
+
+    def _hang_up(self) -> None:
+        """The other connections are likely to be broken too."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for tables in idle:
+            tables.connection.close()
 
     def _transaction(
         self, parts: Sequence[Operation], jobs: Sequence[NewJob], topics: set[str], careful: bool
@@ -296,8 +323,12 @@ class _Open:
 
     def read(self, part: Callable[[Unit], T]) -> T:
         """Runs a part on one view of the store."""
-        with self._connected("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY") as tables:
-            return part(Unit(tables, self._begin(tables, writing=False)))
+
+        def attempt(_: bool) -> T:
+            with self._connected("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY") as tables:
+                return part(Unit(tables, self._begin(tables, writing=False)))
+
+        return self._again(attempt)
 
     def sequence(self) -> None:
         """Gives new chunks their places in the feed."""
@@ -328,10 +359,23 @@ class _Open:
                     connection.execute("COMMIT")
             except BaseException as error:
                 tables.forget()
-                if committing and connection.closed:
-                    raise OutcomeUnknown() from error  # whether it happened nobody knows; it may be sent again (§5a)
+                if connection.closed:
+                    raise Severed(committing) from error
                 with suppress(psycopg.Error):
                     connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _at_once(self) -> "Iterator[_Connected]":
+        """A connection for statements that are transactions of their own."""
+        with self._lent() as tables:
+            try:
+                with translated(self._server):
+                    yield tables
+            except Exception as error:
+                tables.forget()
+                if tables.connection.closed:
+                    raise Severed(committing=True) from error
                 raise
 
     @contextmanager
