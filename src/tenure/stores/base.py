@@ -132,11 +132,7 @@ class ModelStore(ABC):
     async def put_document(
         self, document: Document, *, expect: int | None = None, ttl: Ms | None = None
     ) -> Stored | Refused:
-        if expect is not None:
-            names.integer("expect", expect, 0, 1 << 53)
-        if ttl is not None:
-            names.duration("ttl", ttl, 1)
-        (reply,) = await self._write(lambda unit: documents.put(unit, document, expect, ttl))
+        (reply,) = await self._write(putting(document, expect, ttl))
         return cast(Stored | Refused, reply)
 
     async def list_documents(self, tenant: str, kind: str, *, prefix: str = "") -> list[Document]:
@@ -163,3 +159,12 @@ def check_batch(field: str, items: Sequence[Any]) -> None:
     """Raises `InvalidValue` for a call with too many items."""
     if len(items) > names.MAX_BATCH:
         raise InvalidValue(f"{field}: {len(items)} in one call, at most {names.MAX_BATCH} are allowed")
+
+
+def putting(document: Document, expect: int | None, ttl: Ms | None) -> Operation:
+    """How a document is put; raises `InvalidValue` for what can't be."""
+    if expect is not None:
+        names.integer("expect", expect, 0, 1 << 53)
+    if ttl is not None:
+        names.duration("ttl", ttl, 1)
+    return lambda unit: documents.put(unit, document, expect, ttl)

@@ -55,19 +55,14 @@ class Presence:
         self._concurrency = concurrency
         self._hands = hands
         self._started_at = time.time()
-        self._saying: asyncio.Future[None] | None = None
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            self._saying = asyncio.ensure_future(self._write(self._card()))
-            await asyncio.shield(self._saying)
+            await self._write(self._card())
             await asyncio.sleep(BEAT_SECONDS)
 
     async def leave(self) -> None:
-        """What was said last must have arrived: a store may take calls in any order."""
-        if self._saying is not None:
-            await asyncio.wait([self._saying])
         await self._write(None)
 
     async def _write(self, card: WorkerCard | None) -> None:

@@ -15,13 +15,13 @@ from msgspec.structs import replace
 from psycopg import Connection
 
 from tenure.domain import model
-from tenure.domain.calls import Claim, Claimed, Enqueued, EventPage, Settle, Settled
+from tenure.domain.calls import Claim, Claimed, Document, Enqueued, EventPage, Settle, Settled, Stored
 from tenure.domain.errors import OutcomeUnknown, Refused, StoreUnavailable
 from tenure.domain.job import NewJob
 from tenure.domain.model import Unit
 from tenure.domain.names import Ms
 from tenure.domain.store import FEED_TOPIC, Capabilities, Clock, ClockFloor, queue_topic
-from tenure.stores.base import ModelStore, Operation, check_batch
+from tenure.stores.base import ModelStore, Operation, check_batch, putting
 from tenure.stores.hints import Hints
 from tenure.stores.sql import hot
 from tenure.stores.sql.postgres.arriving import arrive
@@ -114,6 +114,14 @@ class PostgresStore(ModelStore):
     async def settle(self, settlements: Sequence[Settle]) -> list[Settled | Refused]:
         check_batch("settlements", settlements)
         return await self._in_thread(self._opened().settle, settlements)
+
+    async def put_document(
+        self, document: Document, *, expect: int | None = None, ttl: Ms | None = None
+    ) -> Stored | Refused:
+        """One after the other, as they were called: one whose caller gave up mustn't come after the next."""
+        opened, part = self._opened(), putting(document, expect, ttl)
+        (reply,) = await asyncio.wrap_future(opened.in_order.submit(opened.write, [part]))
+        return cast(Stored | Refused, reply)
 
     async def _write(self, *parts: Operation) -> list[Any]:
         return await self._in_thread(self._opened().write, parts)
@@ -208,6 +216,7 @@ class _Open:
         self._lock = threading.Lock()
         self._idle: list[_Connected] = []
         self.pool = ThreadPoolExecutor(CONNECTIONS, "tenure-postgres")
+        self.in_order = ThreadPoolExecutor(1, "tenure-postgres-in-order")
         self.wake = Wake(server, hints.tell)
 
     def enqueue(self, jobs: Sequence[NewJob], atomic: bool) -> list[Enqueued | Refused]:
@@ -394,6 +403,7 @@ class _Open:
                     self._idle.append(tables)
 
     def close(self) -> None:
+        self.in_order.shutdown()
         self.pool.shutdown()
         self.wake.close()
         for tables in self._idle:
