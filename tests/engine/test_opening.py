@@ -64,6 +64,7 @@ def test_a_missing_extra_is_named(scheme: str, monkeypatch: pytest.MonkeyPatch) 
         ("postgresql://host/db?schema=Shop", "schema 'Shop': give up to 48 of a-z, 0-9 and _"),
         ("postgresql://host/db?schema=", "schema ''"),
         ("postgresql://host/db?schema=1st", "not beginning with a digit"),
+        ("postgresql://[::1/db", "url: "),
         ("postgresql://host/db?nonsense=1", 'invalid URI query parameter: "nonsense"'),
     ],
 )
@@ -205,3 +206,10 @@ def test_loops_that_have_ended_are_let_go(tmp_path: Path) -> None:
 
 def verbs(between: Between) -> list[str]:
     return [verb for verb, _ in between.calls]
+
+
+def test_what_isnt_ours_in_a_servers_url_stays_as_it_was() -> None:
+    """libpq reads a plus sign as one, and a space as %20."""
+    store: Any = open_store("postgresql://host/db?options=-c%20a%3Db+c&schema=shop&sslmode=require")
+    assert store._server.schema == "shop"
+    assert store._server._address == "postgresql://host/db?options=-c%20a%3Db+c&sslmode=require"

@@ -299,6 +299,22 @@ def test_a_settle_that_another_clients_cancel_came_before_is_refused(together: T
     together(2, story)
 
 
+def test_documents_are_put_as_they_were_called_whoever_gave_up(together: Together) -> None:
+    async def story(clients: Clients) -> None:
+        (store,) = clients.stores
+        here = Document(tenant=TENANT, kind="note", name="n", body=b"here")
+        with clients.held("LOCK TABLE tenure.document IN SHARE MODE"):
+            (given_up,) = started(store.put_document(here))
+            await clients.waiting(1)
+            given_up.cancel()
+            (gone,) = started(store.put_document(msgspec.structs.replace(here, body=None)))
+            await asyncio.wait([given_up])
+        await gone
+        assert await store.list_documents(TENANT, "note") == []
+
+    together(1, story)
+
+
 def test_a_freeze_waits_for_whoever_is_writing(together: Together) -> None:
     async def story(clients: Clients) -> None:
         one, two = clients.stores

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import psycopg
 from psycopg import AsyncConnection, Connection, RawCursor
@@ -61,16 +60,16 @@ class Server:
     """Where a store is: a server's address, and a schema there."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        options = parse_qsl(parts.query, keep_blank_values=True)
-        schemas = [value for key, value in options if key == "schema"]
+        place, _, query = url.partition("?")
+        options = [option for option in query.split("&") if option]
+        schemas = [option.removeprefix("schema=") for option in options if option.startswith("schema=")]
         self.schema = schemas[-1] if schemas else "tenure"
         if not SCHEMA_NAME.fullmatch(self.schema):
             raise InvalidValue(
                 f"schema {self.schema!r:.80}: give up to 48 of a-z, 0-9 and _, not beginning with a digit"
             )
-        rest = urlencode([(key, value) for key, value in options if key != "schema"])
-        self._address = urlunsplit(parts._replace(query=rest))
+        rest = "&".join(option for option in options if not option.startswith("schema="))
+        self._address = f"{place}?{rest}" if rest else place
         try:
             known = conninfo_to_dict(self._address)
         except psycopg.Error as error:

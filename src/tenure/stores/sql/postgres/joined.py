@@ -10,6 +10,7 @@ from psycopg.pq import TransactionStatus
 from tenure.domain.errors import InvalidValue, StoreUnavailable
 from tenure.domain.model import Unit
 from tenure.domain.store import Clock
+from tenure.stores.sql.joined import below, shown
 from tenure.stores.sql.postgres.connection import Server, translated
 from tenure.stores.sql.postgres.place import Overtaken, Place
 from tenure.stores.sql.postgres.runners import AsyncpgRunner, AsyncPsycopgRunner, PsycopgRunner, Runner
@@ -29,18 +30,12 @@ WANTED = (
 
 def is_async(given: Any) -> bool:
     """Whether a connection belongs to an event loop."""
-    return isinstance(given, AsyncConnection) or _is_asyncpg(given) or _shown(given, "sync_connection") is not None
+    return isinstance(given, AsyncConnection) or _is_asyncpg(given) or shown(given, "sync_connection") is not None
 
 
 def sync_runner(given: Any) -> Runner:
     """How to run statements on a user's blocking connection. Raises `InvalidValue` for one where that can't be."""
-    found = given
-    if _is_django(given):
-        found = given.connection
-        if found is None:
-            raise InvalidValue("connection: Django hasn't opened it yet; enqueue inside transaction.atomic()")
-    elif not isinstance(given, Connection):
-        found = _shown(_shown(given, "connection"), "dbapi_connection") or _shown(given, "dbapi_connection")
+    found = given if isinstance(given, Connection) else below(given)
     if is_async(given) or is_async(found):
         raise InvalidValue("connection: it belongs to an event loop; await the enqueue there")
     if not isinstance(found, Connection):
@@ -52,9 +47,9 @@ def sync_runner(given: Any) -> Runner:
 async def async_runner(given: Any) -> Runner:
     """The same for a connection of the running event loop; statements then run from another thread."""
     found = given
-    if _shown(given, "sync_connection") is not None:  # SQLAlchemy's; it begins with the first statement
+    if shown(given, "sync_connection") is not None:  # SQLAlchemy's; it begins with the first statement
         await given.exec_driver_sql("SELECT 1")
-        found = _shown(_shown(given.sync_connection, "connection"), "driver_connection")
+        found = shown(shown(given.sync_connection, "connection"), "driver_connection")
     loop = asyncio.get_running_loop()
     if isinstance(found, AsyncConnection):
         _check(found)
@@ -78,19 +73,6 @@ def _check(connection: "Connection[Any] | AsyncConnection[Any]") -> None:
 
 def _is_asyncpg(given: Any) -> bool:
     return type(given).__module__.startswith("asyncpg.") and hasattr(given, "is_in_transaction")
-
-
-def _is_django(given: Any) -> bool:
-    """Whether it is one of Django's: they name their vendor, and hold the driver's connection once it is open."""
-    return isinstance(_shown(given, "settings_dict"), dict) and isinstance(_shown(given, "vendor"), str)
-
-
-def _shown(given: Any, name: str) -> Any:
-    """An attribute, if there is one to be had: SQLAlchemy's raise errors of their own when closed, or async."""
-    try:
-        return getattr(given, name, None)
-    except Exception:
-        return None
 
 
 def run_joined(server: Server, place: Place, clock: Clock | None, runner: Runner, part: Callable[[Unit], T]) -> T:

@@ -1,7 +1,7 @@
 """Statements sent without waiting (libpq's pipeline): only reading an answer waits, for all that was sent before it.
 
-What a call is certain to ask can be asked ahead, so that an enqueue takes two round trips and a claim four, whatever
-their size.
+What a call is certain to ask can be asked ahead. That saves waiting, not work: what is called most goes by one
+statement (`arriving.py`, `settling.py`).
 """
 
 import hashlib
@@ -41,10 +41,6 @@ class Pipeline:
     def ahead(self, name: str, *values: Any) -> None:
         """Asks now what `ask` will ask later."""
         self._ahead[name, values] = self.send(name, *values)
-
-    def asked(self, name: str, *values: Any) -> bool:
-        """Whether this was asked ahead."""
-        return (name, values) in self._ahead
 
     def ask(self, name: str, *values: Any) -> list[Row]:
         """The rows that a statement finds."""

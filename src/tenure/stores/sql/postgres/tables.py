@@ -4,7 +4,7 @@ A transaction here sees what was committed before each statement (READ COMMITTED
 have changed by the time it writes; every row it moves is therefore found by its key and the version that was read, and
 if one isn't there the statement fails: the whole call begins again (`Overtaken`). What versions don't cover is locked:
 
-* a claim id, so that one that was sent twice takes once;
+* a claim id that may be known, so that one that was sent twice takes once (a new one is a unique row in `claimed`);
 * a lane or group with a limit or a rate, tried only: a claim passes over one that another claim is at;
 * the blocked children of a parent that ends, so that of two parents that end together one sees the other.
 """
@@ -224,8 +224,7 @@ class PostgresTables(SqlTables):
         return super().running_under(token)
 
     def tenants(self, queues: Sequence[str], after: str, limit: int) -> list[str]:
-        found = None if self._ring is None else self._ring.after(after, limit)
-        return super().tenants(queues, after, limit) if found is None else found
+        return super().tenants(queues, after, limit) if self._ring is None else self._ring.after(after, limit)
 
     def line(self, lane: Lane, group: str, now: Ms, ahead: Callable[[], int]) -> Iterator[Job]:
         if self._ring is None or group:

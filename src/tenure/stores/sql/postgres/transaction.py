@@ -7,12 +7,11 @@ from typing import Any, TypeVar
 from psycopg import AsyncConnection
 
 from tenure.domain import model
-from tenure.domain.calls import Enqueued, Settle, Settled
+from tenure.domain.calls import Settle, Settled
 from tenure.domain.errors import Refused
-from tenure.domain.job import NewJob, Token, secret_hash
 from tenure.domain.model import Unit
 from tenure.domain.store import Clock
-from tenure.domain.transitions import refusal
+from tenure.stores.sql.joined import JoinedCalls
 from tenure.stores.sql.postgres.connection import Server
 from tenure.stores.sql.postgres.joined import run_joined
 from tenure.stores.sql.postgres.place import Place
@@ -21,7 +20,7 @@ from tenure.stores.sql.postgres.runners import AsyncPsycopgRunner
 T = TypeVar("T")
 
 
-class PostgresTransaction:
+class PostgresTransaction(JoinedCalls):
     """One transaction on a connection of its own. Its calls block: they belong into a thread, not on the loop."""
 
     def __init__(self, server: Server, place: Place, clock: Clock | None, connection: "AsyncConnection[Any]") -> None:
@@ -37,12 +36,3 @@ class PostgresTransaction:
 
     def settle(self, settlements: Sequence[Settle]) -> list[Settled | Refused]:
         return self._run(lambda unit: model.settle(unit, settlements))
-
-    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
-        return self._run(lambda unit: model.enqueue(unit, jobs))
-
-    def check(self, token: Token) -> Refused | None:
-        """Why the holder of a token may not end its lease; None when it may."""
-        secret = secret_hash(token.secret)
-        found = self._run(lambda unit: refusal(unit.job(token.ref), token.lease_seq, secret, unit.now))
-        return found if isinstance(found, Refused) else None

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from tenure.domain.errors import InvalidValue, StoreUnavailable
 from tenure.domain.model import Unit
 from tenure.domain.store import Clock
+from tenure.stores.sql.joined import below
 from tenure.stores.sql.sqlite.file import StoreFile, store_error
 from tenure.stores.sql.sqlite.tables import SqliteTables
 
@@ -20,32 +21,13 @@ def raw_connection(given: Any) -> sqlite3.Connection:
 
     Raises `InvalidValue` for anything else: what isn't known to be a connection isn't searched for one.
     """
-    found = given
-    if _is_django(given):
-        found = given.connection
-        if found is None:
-            raise InvalidValue("connection: Django hasn't opened it yet; enqueue inside transaction.atomic()")
-    elif not isinstance(given, sqlite3.Connection):
-        found = _shown(given, "dbapi_connection") or _shown(_shown(given, "connection"), "dbapi_connection")
+    found = given if isinstance(given, sqlite3.Connection) else below(given)
     if not isinstance(found, sqlite3.Connection):
         raise InvalidValue(
             f"connection: a {type(given).__name__} isn't, and doesn't show, a sqlite3 connection; "
             "give one, or Django's connection, or SQLAlchemy's (of a session: session.connection())"
         )
     return found
-
-
-def _is_django(given: Any) -> bool:
-    """Whether it is one of Django's: they name their vendor, and hold the driver's connection once it is open."""
-    return isinstance(_shown(given, "settings_dict"), dict) and isinstance(_shown(given, "vendor"), str)
-
-
-def _shown(given: Any, name: str) -> Any:
-    """An attribute, if there is one to be had: SQLAlchemy's raise errors of their own when closed, or async."""
-    try:
-        return getattr(given, name, None)
-    except Exception:
-        return None
 
 
 def run_joined(file: StoreFile, clock: Clock, given: Any, part: Callable[[Unit], T]) -> T:

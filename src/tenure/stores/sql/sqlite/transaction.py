@@ -5,21 +5,19 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TypeVar
 
-from tenure.domain import model
-from tenure.domain.calls import Enqueued, Settle, Settled
+from tenure.domain.calls import Settle, Settled
 from tenure.domain.errors import Refused, StoreUnavailable
-from tenure.domain.job import NewJob, Token, secret_hash
 from tenure.domain.model import Unit
 from tenure.domain.store import Clock
-from tenure.domain.transitions import refusal
 from tenure.stores.sql import hot
+from tenure.stores.sql.joined import JoinedCalls
 from tenure.stores.sql.sqlite.file import StoreFile, translated
 from tenure.stores.sql.sqlite.joined import run_joined
 
 T = TypeVar("T")
 
 
-class SqliteTransaction:
+class SqliteTransaction(JoinedCalls):
     """One writing transaction, behind the lock that all writers of Tenure take. Not for long: everyone else waits."""
 
     def __init__(self, file: StoreFile, clock: Clock) -> None:
@@ -46,15 +44,6 @@ class SqliteTransaction:
 
     def settle(self, settlements: Sequence[Settle]) -> list[Settled | Refused]:
         return self._run(lambda unit: hot.settle(unit, settlements))
-
-    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
-        return self._run(lambda unit: model.enqueue(unit, jobs))
-
-    def check(self, token: Token) -> Refused | None:
-        """Why the holder of a token may not end its lease; None when it may."""
-        secret = secret_hash(token.secret)
-        found = self._run(lambda unit: refusal(unit.job(token.ref), token.lease_seq, secret, unit.now))
-        return found if isinstance(found, Refused) else None
 
     def commit(self) -> None:
         with translated(self._file.path):
