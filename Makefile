@@ -14,8 +14,8 @@ ARGS    ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check tests lint fmt type layers conform campaign machine kills fleet mutants bench \
-        show-contract show-app show-spark demo-lake look docs lock build clean
+.PHONY: help setup demo test check tests lint fmt type layers conform campaign machine kills kills-postgres fleet mutants \
+        bench show-contract show-app show-spark show-postgres demo-lake look docs lock build clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,7 +78,7 @@ conform: $(VENV)/.full ## the conformance suite alone, on every store
 
 # --- long runs --------------------------------------------------------------------------------------------------------
 
-campaign: machine kills fleet ## the long random runs that the docs quote
+campaign: machine kills kills-postgres fleet ## the long random runs that the docs quote
 
 machine: $(VENV)/.full ## campaign: the state machine against every store
 	$(PY) -m tests.campaign $(ARGS)
@@ -86,13 +86,16 @@ machine: $(VENV)/.full ## campaign: the state machine against every store
 kills: $(VENV)/.full ## campaign: processes on one SQLite file, killed again and again
 	$(PY) -m tests.kills $(ARGS)
 
+kills-postgres: $(VENV)/.full ## campaign: the same on a PostgreSQL server, which is killed too
+	$(PY) -m tests.kills --store postgres --jobs 500000 --server-kills 50 --worker-kills 200 $(ARGS)
+
 fleet: $(VENV)/.full ## campaign: whole workers, supervisors and children, killed again and again
 	$(PY) -m tests.fleet $(ARGS)
 
 mutants: $(VENV)/.full ## apply deliberate bugs one at a time and show that the suite kills each
 	$(PY) -m tests.mutants $(ARGS)
 
-bench: $(VENV)/.full ## throughput, growth with backlog, fairness, whole workers beside Huey
+bench: $(VENV)/.full ## throughput, growth with backlog, fairness, whole workers beside Huey and PostgreSQL queues
 	$(PY) -m bench $(ARGS)
 
 show-contract: $(VENV)/.full ## contract and stores: each promised figure with its command and its last value
@@ -103,6 +106,9 @@ show-app: $(VENV)/.full ## app and worker: each promised figure with its command
 
 show-spark: $(VENV)/.full ## Spark: each promised figure with its command and its last value
 	$(PY) -m bench.show_spark $(ARGS)
+
+show-postgres: $(VENV)/.full ## PostgreSQL: each promised figure with its command and its last value
+	$(PY) -m bench.show_postgres $(ARGS)
 
 look: $(VENV)/.full ## open reports in Chromium: pictures, and nothing overflows or is requested
 	$(PY) -m tests.look $(ARGS)

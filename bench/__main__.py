@@ -1,6 +1,6 @@
-"""Measures: `python -m bench [throughput] [growth] [fairness] [worker] [--record] [--dir DIR] [--runs 3] [--small]`.
+"""Measures: `python -m bench [throughput] [growth] [fairness] [worker] [postgres] [--record] [--dir DIR] [--small]`.
 
-Without names all four. `--record` keeps the figures in bench/results/ and rewrites docs/benchmarks.md.
+Without names all of them. `--record` keeps the figures in bench/results/ and rewrites docs/benchmarks.md.
 """
 
 import argparse
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bench import fairness, growth, markdown, record, sqlite
 from bench.folder import check_disk
+from bench.postgres import measure as postgres
 from bench.record import RESULTS, Figures
 from bench.worker import measure as workers
 from bench.worker import profile
@@ -26,6 +27,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=1.0, help="of the number of jobs in throughput and worker")
     parser.add_argument("--backlog", type=int, default=1_000_000)
     parser.add_argument("--batches", type=int, default=25, help="claims in one measurement of growth")
+    parser.add_argument("--peers", default="all", help="of postgres: all, none, or their names")
     parser.add_argument("--small", action="store_true", help="only to see that it runs: the figures mean nothing")
     options = parser.parse_args()
     unknown = set(options.parts) - set(MEASURES)
@@ -61,11 +63,17 @@ def worker(options: argparse.Namespace) -> Figures:
     return figures
 
 
+def on_postgres(options: argparse.Namespace) -> Figures:
+    sizes = postgres.QUICK if options.small else postgres.Sizes(scale=options.scale)
+    return postgres.measured(options.peers, options.runs, sizes, say)
+
+
 MEASURES: dict[str, tuple[str, Callable[[argparse.Namespace], Figures]]] = {
     "throughput": ("bench", throughput),
     "growth": ("growth", grown),
     "fairness": ("fairness", fair),
     "worker": ("worker", worker),
+    "postgres": ("postgres", on_postgres),
 }
 """Each part, the name of its record, and how it is measured."""
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from bench.record import ROOT
 from tenure.stores.sql.sqlite.file import filesystem_of
 
+IN_MEMORY = ("tmpfs", "ramfs")
+
 
 def kind_of(folder: Path) -> str:
     """The type of the filesystem, as far as the system says."""
@@ -20,7 +22,7 @@ def kind_of(folder: Path) -> str:
 def check_disk(parent: Path | None) -> None:
     """Refuses a folder in memory: it would flatter."""
     kind = kind_of(parent or ROOT)
-    if kind in ("tmpfs", "ramfs"):
+    if kind in IN_MEMORY:
         raise SystemExit(f"{parent or ROOT} is in memory ({kind}): give --dir on a real disk")
 
 

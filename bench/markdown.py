@@ -1,12 +1,13 @@
 """docs/benchmarks.md, written from the records alone."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
 from bench import fairness, record
+from bench.postgres import page as postgres
 from bench.record import ROOT, Figures
 from bench.subject import RATES
+from bench.table import lines
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 
@@ -26,6 +27,8 @@ def write(results: Path, page: Path) -> None:
         figures = record.read(name, results)
         if figures is not None:
             parts.append(section(figures) + "\n" + origin(figures))
+            if name == "postgres":
+                postgres.write_chart(figures, page.with_name(postgres.CHART))
     page.write_text("\n".join(parts), encoding="utf-8")
 
 
@@ -33,12 +36,6 @@ def origin(figures: Figures) -> str:
     machine = ", ".join(f"{name} {value}" for name, value in figures["machine"].items())
     changed = ", with uncommitted changes" if figures["changed"] else ""
     return f"Taken {figures['date']} at commit `{figures['commit'][:12]}`{changed}: {machine}.\n"
-
-
-def lines(head: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
-    """A Markdown table; the first column is text, the others are numbers."""
-    ruler: list[object] = ["---", *["---:"] * (len(head) - 1)]
-    return "".join(f"| {' | '.join(str(cell) for cell in row)} |\n" for row in (head, ruler, *rows))
 
 
 def throughput(figures: Figures) -> str:
@@ -127,6 +124,27 @@ def spark(figures: Figures) -> str:
     return f"## Spark\n\n{about}\n" + "\n".join(tables)
 
 
+def spark_postgres(figures: Figures) -> str:
+    read, written = figures["read"], figures["write"]
+    about = (
+        f"{read['jobs']:,} jobs read and {written['rows']:,} rows enqueued, on a server with fsync beside Spark's two "
+        f"tasks on the same machine ({figures['filesystem']}), {_versions(figures['versions'])}, `local[2]`. Medians "
+        f"of {figures['runs']} interleaved runs, warm. *JDBC*: Spark's own source and sink, 1,000 rows at once, "
+        "`reWriteBatchedInserts`. Its tasks each see a state of their own; *records as they lie* have the better part "
+        "of a job as bytes that nobody has opened. Its sink fails on a row that is there, so a task that is tried "
+        "again fails, or writes twice where there is no primary key. *tenure* checks and types each row, holds its "
+        "key as long as its record, and makes a job that can be claimed, with its label and its event. *WAL*: what "
+        "the server logs for a row.\n"
+    )
+    reading = lines(["reading", "rows/s"], [[name, f"{rate:,}"] for name, rate in read["rates"].items()])
+    rows = [[name, f"{rate:,}", f"{written['wal_bytes'][name]:,}"] for name, rate in written["rates"].items()]
+    writing = lines(["writing", "rows/s", "WAL bytes a row"], rows)
+    costs = {f"read, {name}": parts for name, parts in read["micros"].items()} | {"enqueue": written["micros"]}
+    parts = [[f"{name}: {part}", micros] for name, found in costs.items() for part, micros in found.items()]
+    where = f"What a row costs one process without Spark:\n\n{lines(['part', 'µs a row'], parts)}"
+    return f"## Spark on PostgreSQL\n\n{about}\n{reading}\n{writing}\n{where}"
+
+
 def lake(figures: Figures) -> str:
     head = ["history", "feed to gold s", "events/s", "peak MiB", "1 % more, running s", "of the build", "new process s"]
     subjects = [(f"{int(size):,} events", one) for size, one in figures["sizes"].items()]
@@ -167,6 +185,8 @@ SECTIONS = (
     ("fairness", fair),
     ("worker", worker),
     ("spark", spark),
+    ("spark_postgres", spark_postgres),
     ("lake", lake),
+    *postgres.SECTIONS,
 )
 """Each record and what is written from it."""

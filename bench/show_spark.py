@@ -61,6 +61,11 @@ def writing(figures: Figures) -> Shown:
     return ", ".join(f"{name} {rate:,.0f}/s" for name, rate in rates.items()), bool(rates)
 
 
+def beside_jdbc(figures: Figures) -> Shown:
+    rates = {**figures["read"]["rates"], **figures["write"]["rates"]}
+    return ", ".join(f"{name} {rate:,.0f}/s" for name, rate in rates.items()), bool(rates)
+
+
 def alone(figures: Figures) -> Shown:
     return f"{figures['said']}, {figures['packages']} packages, {figures['mib']:,} MiB", figures["said"] == "3"
 
@@ -86,6 +91,12 @@ def lines() -> Iterator[Line]:
     yield tested("and silver and bronze do, whatever was cut short", SPARK + "test_lake.py")
     yield recorded("spark", "rows read a second, with and without Arrow, beside plain Python", RATES, reading)
     yield recorded("spark", "rows enqueued a second, keys enforced, beside plain Python", RATES, writing)
+    yield recorded(
+        "spark_postgres",
+        "the same on PostgreSQL, beside Spark's own JDBC source and sink",
+        "python -m bench.spark_postgres --record",
+        beside_jdbc,
+    )
     yield ran("the report in a real browser: nothing overflows, axes labelled, nothing requested", "tests.look")
 
 

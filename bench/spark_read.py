@@ -22,6 +22,7 @@ from tenure import Tenure
 from tenure.domain.calls import Claim, Claimed, Cursor, Enqueued, JobFilter, Settle, Succeed
 from tenure.domain.job import NewJob
 from tenure.domain.names import MINUTE
+from tenure.domain.store import Store
 from tenure.spark import session
 from tenure.spark.options import read_options
 from tenure.spark.source import TableReader, TenureSource
@@ -62,7 +63,7 @@ def measure(
     """Medians of interleaved runs, after one that warms everything up; rows a second."""
     with on_disk(parent) as folder:
         path = folder / "jobs.db"
-        asyncio.run(_fill(SqliteStore(path), jobs))
+        asyncio.run(fill(SqliteStore(path), jobs))
         made = spark or session(master="local[2]", config={"spark.log.level": "OFF"})
         try:
             rates = _measure(_parts(made, path), jobs, runs)
@@ -75,7 +76,8 @@ def measure(
     return figures
 
 
-async def _fill(store: SqliteStore, jobs: int) -> None:
+async def fill(store: Store, jobs: int) -> None:
+    """Makes a store of jobs most of which have ended, and closes it."""
     await store.migrate()
     for start in range(0, jobs, AT_ONCE):
         replies = await store.enqueue([_job() for _ in range(min(AT_ONCE, jobs - start))])

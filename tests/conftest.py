@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from tenure.testing.postgres import served
+from tenure.testing.postgres import PostgresServer, served
 
 ROOT = Path(__file__).parent.parent
 SESSION = "SparkSession"
@@ -39,3 +39,11 @@ def postgres_url() -> Iterator[str]:
     """A PostgreSQL of this process's own, or the one that TENURE_TEST_POSTGRES names."""
     with served() as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def quiet_postgres_url() -> Iterator[str]:
+    """A server that others don't use: a transaction that one test holds open keeps dead rows in every schema."""
+    server = PostgresServer()
+    yield server.url
+    server.remove()

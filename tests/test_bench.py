@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from bench import record, show, show_app, show_contract, sqlite
+from bench import jdbc, markdown, record, show, show_app, show_contract, show_postgres, sqlite
 from bench.ids import uuid7
+from bench.postgres import fairness, measure, page
 from bench.record import ROOT
 
 
@@ -49,6 +50,71 @@ def test_whole_workers_are_measured_beside_their_peer(tmp_path: Path) -> None:
     assert "## The whole worker" in (tmp_path / "benchmarks.md").read_text()
 
 
+def test_postgres_is_measured_beside_its_raw_limit(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bench.postgres", "--quick", "--peers", "none", "--record", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    kept = json.loads((tmp_path / "postgres.json").read_text())
+    assert kept["server"]["fsync"] == kept["server"]["synchronous_commit"] == "on"
+    assert all(value > 0 for value in kept["subjects"]["tenure"].values())
+    assert min(kept["raw"].values()) > 0
+    assert min(kept["variants"].values()) > 0
+    assert "## PostgreSQL, beside its peers" in (tmp_path / "benchmarks.md").read_text()
+    assert "<svg" in (tmp_path / page.CHART).read_text()
+
+
+def test_growth_fairness_and_a_held_transaction_on_postgres_are_recorded(tmp_path: Path) -> None:
+    for part, more in (("growth", []), ("fairness", []), ("hold", ["--peers", "none"])):
+        command = [sys.executable, "-m", f"bench.postgres.{part}", "--quick", "--record", str(tmp_path), *more]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+        assert (tmp_path / f"postgres_{part}.json").exists(), done.stdout + done.stderr
+    written = (tmp_path / "benchmarks.md").read_text()
+    assert all(f"## PostgreSQL: {title}" in written for title in ("growth", "fairness", "a transaction held open"))
+    kept = json.loads((tmp_path / "postgres_fairness.json").read_text())
+    assert fairness.in_turn(kept)
+    assert fairness.one_at_a_time(kept)
+
+
+def beside(ours: dict[str, float], peer: dict[str, float]) -> dict[str, Any]:
+    """A record of whole workers on PostgreSQL in which every other figure is 1."""
+    rows = {"tenure": ours, "pgqueuer": peer, "chancy": {}}
+    ones = dict.fromkeys(measure.WORDS, 1.0)
+    raw = {"clients": 2, "batch": 500, "one": 10, "bulk": 10, "drain": 10}
+    return {"sizes": {"scale": 1.0}, "subjects": {name: {**ones, **row} for name, row in rows.items()}, "raw": raw}
+
+
+def test_postgres_is_judged_by_the_best_of_its_peers() -> None:
+    drain = show_postgres.beside("drain", 2)
+    assert drain(beside({"drain": 4_000}, {"drain": 2_000}))[1]
+    assert not drain(beside({"drain": 3_999}, {"drain": 2_000}))[1]
+    assert not drain({**beside({"drain": 4_000}, {"drain": 2_000}), "sizes": {"scale": 0.5}})[1]
+    assert "2.00× the best peer (pgqueuer 2,000)" in drain(beside({"drain": 4_000}, {"drain": 2_000}))[0]
+    assert show_postgres.latency(beside({"p50_ms": 1.0}, {"p50_ms": 2.0}))[1]
+    assert not show_postgres.latency(beside({"p50_ms": 1.1}, {"p50_ms": 2.0}))[1]
+    assert measure.share(beside({"drain_four": 5.0}, {}), "drain_four") == 0.5
+
+
+def test_only_what_should_cost_the_same_is_held_to_it() -> None:
+    rows = [
+        {"case": "many", "against": "few", "bounded": True, "claim_ratio": 1.4, "server_ratio": 1.2},
+        {"case": "wide", "against": "few", "bounded": False, "claim_ratio": 4.0, "server_ratio": 4.0},
+    ]
+    assert show_postgres.grown({"sizes": {"many": 1_000_000}, "cases": rows})[1]
+    rows[0]["server_ratio"] = 1.5
+    assert not show_postgres.grown({"sizes": {"many": 1_000_000}, "cases": rows})[1]
+
+
+@pytest.mark.parametrize(
+    ("last", "p99", "held", "kept"),
+    [(1_601, 999, 600, True), (1_600, 999, 600, False), (1_700, 1_000, 600, False), (2_000, 10, 599, False)],
+)
+def test_a_held_transaction_is_judged_by_its_last_minutes(last: float, p99: float, held: int, kept: bool) -> None:
+    window = {"throughput": 2_000.0, "p50_ms": 1.0, "p99_ms": 1.0}
+    ours = {"before": window, "last": {**window, "throughput": last, "p99_ms": p99}}
+    figures = {"plan": {"held": held, "rate": 2_000}, "subjects": {"tenure": ours, "pgqueuer": ours}}
+    assert show_postgres.held(figures)[1] is kept
+
+
 WORKER: dict[str, Any] = {
     "sizes": {"scale": 1.0},
     "memory_drain": 1,
@@ -75,6 +141,38 @@ def test_a_latency_is_judged_by_the_worker_as_it_is_started_by_default() -> None
     assert show_app.latency(WORKER)[1]
     subjects = {**WORKER["subjects"], "tenure, 1 process": {"p50_ms": 3.1, "p99_ms": 9.0}}
     assert not show_app.latency({**WORKER, "subjects": subjects})[1]
+
+
+def test_the_jdbc_driver_is_installed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed: list[Path] = []
+
+    def install(folder: Path) -> None:
+        installed.append(folder)
+        (folder / "maven").mkdir()
+        (folder / "maven" / "postgresql-42.7.4.jar").touch()
+
+    monkeypatch.setattr(jdbc, "DISTRIBUTIONS", ())
+    monkeypatch.setattr(jdbc, "_install", install)
+    assert {jdbc.jar(tmp_path) for _ in range(2)} == {tmp_path / "maven" / "postgresql-42.7.4.jar"}
+    assert installed == [tmp_path]
+
+
+def test_spark_on_postgres_is_shown_with_what_its_time_is_made_of() -> None:
+    figures = {
+        "versions": {"pyspark": "4.3.0"},
+        "filesystem": "ext4",
+        "runs": 3,
+        "read": {"jobs": 200_000, "rates": {"tenure": 100_000}, "micros": {"plain columns": {"into Arrow": 1.5}}},
+        "write": {"rows": 9, "rates": {"JDBC": 5_000}, "wal_bytes": {"JDBC": 1_234}, "micros": {"row to job": 7.0}},
+    }
+    page = markdown.spark_postgres(figures)
+    for line in (
+        "| tenure | 100,000 |",
+        "| JDBC | 5,000 | 1,234 |",
+        "| read, plain columns: into Arrow | 1.5 |",
+        "| enqueue: row to job | 7.0 |",
+    ):
+        assert line in page
 
 
 KILLS: dict[str, Any] = {

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.test_checker_builders import GRACE, START, TTL, Body, Tape, digest, duplicate, refused, settled, violates
 
 
@@ -162,6 +164,41 @@ def test_h7_claims_faster_than_the_rate() -> None:
     events = [tape.enqueued("j1"), tape.enqueued("j2"), tape.claimed("j1", at=START)]
     with violates("H7"):
         finish(tape, *events, tape.claimed("j2", at=START + 99))
+
+
+@pytest.mark.parametrize("early", [0, 21])
+def test_a_job_ahead_of_the_clock_of_its_claim_says_little_of_the_rate(early: int) -> None:
+    """A claim at START + 120 takes both. The first was released at START + 250, by a clock ahead of the claim's."""
+    tape = Tape(sequential=False)
+    tape.configure(rate=[1, 100], burst=2)
+    tape.enqueue("j1")
+    tape.enqueue("j2")
+    events = [
+        tape.enqueued("j1"),
+        tape.enqueued("j2"),
+        tape.claimed("j1", at=START),
+        tape.ended("retry_scheduled", "j1", at=START + 250, run_ms=250, run_at=START),
+        tape.claimed("j1", 4, at=START + 250, lease_seq=2, attempt=2),
+        tape.claimed("j2", at=START + 120 - early),
+    ]
+    if early:
+        with violates("H7"):
+            tape.events(*events)
+            tape.finish()
+    else:
+        tape.events(*events)
+        tape.finish()
+
+
+def test_claims_that_overlap_are_made_in_the_feeds_order() -> None:
+    """The second read the clock first, and came to the bucket when the first had gone."""
+    tape = Tape(sequential=False)
+    tape.configure(rate=[1, 100], burst=2)
+    tape.enqueue("j1")
+    tape.enqueue("j2")
+    events = [tape.enqueued("j1"), tape.enqueued("j2"), tape.claimed("j1", at=START + 216)]
+    tape.events(*events, tape.claimed("j2", at=START + 100))
+    tape.finish()
 
 
 def test_h8_a_success_of_a_cancelled_job() -> None:

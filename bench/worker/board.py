@@ -71,10 +71,32 @@ class Board:
         return sum(ran for ran, _, _ in self._heads())
 
     @property
+    def first_ns(self) -> int:
+        """When the first handler began, by the machine's monotonic clock."""
+        return min(first for _, first, _ in self._heads())
+
+    @property
     def seconds(self) -> float:
         """From the first handler's start to the last one's."""
         heads = self._heads()
         return (max(last for _, _, last in heads) - min(first for _, first, _ in heads)) / 1e9
+
+    def clear(self) -> None:
+        """Forgets what processes left that have ended."""
+        for path in self._folder.iterdir():
+            path.unlink()
+
+    def new_waits_ns(self, seen: dict[str, int]) -> list[int]:
+        """How long those waited that began since the last look; `seen` is where that look got in each page."""
+        found = []
+        for path in self._folder.iterdir():
+            body = path.read_bytes()
+            ran = _HEAD.unpack_from(body)[0] if len(body) == SIZE else 0
+            first = max(seen.get(path.name, 0), ran - MOST_WAITS)
+            seen[path.name] = ran
+            places = (_HEAD.size + number % MOST_WAITS * _NUMBER.size for number in range(first, ran))
+            found += [_NUMBER.unpack_from(body, place)[0] for place in places]
+        return found
 
     def waits_ns(self) -> list[int]:
         """How long each job had waited when its handler began."""

@@ -50,17 +50,17 @@ async def test_what_comes_while_a_call_is_on_its_way_leaves_together(app: Tenure
     assert await numbers(app) == list(range(200))
 
 
-async def test_a_flush_carries_at_most_500_jobs(app: Tenure, add: Any, between: Between) -> None:
+async def test_a_flush_carries_at_most_1000_jobs(app: Tenure, add: Any, between: Between) -> None:
     held = between.hold("enqueue")
     first = asyncio.create_task(add.enqueue(0))
     await held.came.wait()
-    many = asyncio.create_task(app.enqueue_many([add.build(n) for n in range(1, 1_301)]))
-    others = [asyncio.create_task(add.enqueue(n)) for n in range(1_301, 1_401)]
+    many = asyncio.create_task(app.enqueue_many([add.build(n) for n in range(1, 2_301)]))
+    others = [asyncio.create_task(add.enqueue(n)) for n in range(2_301, 2_401)]
     await asyncio.sleep(0)
     held.let_go()
     await asyncio.gather(first, many, *others)
-    assert sizes(between) == [1, 500, 500, 400]
-    assert await numbers(app) == list(range(1_401))
+    assert sizes(between) == [1, 1_000, 1_000, 400]
+    assert await numbers(app) == list(range(2_401))
 
 
 async def test_a_flush_carries_at_most_4_mib(app: Tenure, add: Any, between: Between) -> None:

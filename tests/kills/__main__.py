@@ -1,5 +1,7 @@
 """Runs a campaign: `python -m tests.kills [--jobs 20000] [--processes 4] [--kills 50] [--seed N] [--record FILE]`.
 
+With `--store postgres` on a private PostgreSQL server, which `--server-kills 50` kills too.
+
 Exit code 1 on any fault; the folder with the store and the histories is kept then.
 """
 
@@ -8,31 +10,51 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from bench import record
+from tenure.testing.postgres import PostgresServer
 from tests.kills.campaign import Report, run
-from tests.kills.plan import GRACE, TTL, Plan
+from tests.kills.plan import Plan
+from tests.kills.recovery import Spread
+
+TERMS: dict[str, dict[str, Any]] = {
+    "sqlite": {"ttl": 1_000, "grace": 1_000},
+    "postgres": {"ttl": 2_000, "grace": 1_000, "batch": 100, "produced_at_once": 100, "hold_seconds": 0.1},
+}
+"""What differs by store: a server takes more at once, and may stay away for longer than a short lease."""
+SETTINGS = {"fsync": "off"}
+"""Processes are killed here, not machines: what the server has written survives without."""
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.kills", description=__doc__)
     parser.add_argument("--jobs", type=int, default=20_000)
     parser.add_argument("--processes", type=int, default=4, help="workers; at least two of them are killed")
-    parser.add_argument("--kills", type=int, default=50, help="of workers")
+    parser.add_argument("--store", choices=sorted(TERMS), default="sqlite")
+    parser.add_argument("--kills", "--worker-kills", type=int, default=50, help="of workers")
+    parser.add_argument("--server-kills", type=int, default=0, help="of the PostgreSQL server")
     parser.add_argument("--producer-kills", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--pace", type=float, default=1.5, help="seconds between kills, at least")
-    parser.add_argument("--least-lost", type=int, default=100, help="leases that must have been lost")
+    parser.add_argument("--least-lost", type=int, help="leases that must have been lost; twice the kills by default")
     parser.add_argument("--dir", type=Path, help="where to put the store (a folder on a disk)")
     parser.add_argument("--record", type=Path, help="write the figures there, as JSON")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.store == "sqlite" and options.server_kills:
+        parser.error("--server-kills: SQLite has no server; give --store postgres")
+    return options
 
 
 def table(report: Report) -> str:
     rows = [(name, value) for name, value in msgspec.structs.asdict(report).items() if name != "faults"]
-    return "\n".join(f"  {name.replace('_', ' '):<16}{value:>12,}" for name, value in rows)
+    return "\n".join(f"  {name.replace('_', ' '):<16}{_shown(value)}" for name, value in rows if value is not None)
+
+
+def _shown(value: float | Spread) -> str:
+    return f"  {value}" if isinstance(value, Spread) else f"{value:>12,}"
 
 
 def shortfalls(options: argparse.Namespace, report: Report) -> list[str]:
@@ -40,30 +62,40 @@ def shortfalls(options: argparse.Namespace, report: Report) -> list[str]:
     found = []
     if report.jobs < options.jobs:
         found.append(f"only {report.jobs} of {options.jobs} jobs were acknowledged")
-    if report.leases_lost < options.least_lost:
-        found.append(f"only {report.leases_lost} leases were lost, {options.least_lost} are wanted")
+    least = 2 * options.kills if options.least_lost is None else options.least_lost
+    if report.leases_lost < least:
+        found.append(f"only {report.leases_lost} leases were lost, {least} are wanted")
     return found
 
 
 def main() -> int:
     options = parse()
     folder = tempfile.mkdtemp(prefix="tenure-kills-", dir=options.dir)
+    server = PostgresServer(settings=SETTINGS) if options.store == "postgres" else None
     plan = Plan(
         folder=folder,
+        url=None if server is None else server.url,
         seed=options.seed,
         jobs=options.jobs,
         processes=options.processes,
         victims=max(2, options.processes // 2),
         kills=options.kills,
         producer_kills=options.producer_kills,
+        server_kills=options.server_kills,
         pace_seconds=options.pace,
+        **TERMS[options.store],
     )
+    where = "one SQLite file" if server is None else f"a PostgreSQL server that is killed {plan.server_kills} times"
     print(
-        f"{plan.jobs:,} jobs, {plan.processes} workers on one SQLite file, {plan.kills} kills of {plan.victims}, "
-        f"lease {TTL} ms, grace {GRACE} ms, seed {plan.seed}",
+        f"{plan.jobs:,} jobs, {plan.processes} workers on {where}, {plan.kills} kills of {plan.victims}, "
+        f"lease {plan.ttl} ms, grace {plan.grace} ms, seed {plan.seed}",
         flush=True,
     )
-    report = run(plan, lambda text: print(text, flush=True))
+    try:
+        report = run(plan, lambda text: print(text, flush=True), server)
+    finally:
+        if server is not None:
+            server.remove()
     return conclude(options, folder, report)
 
 
@@ -72,6 +104,8 @@ def conclude(options: argparse.Namespace, folder: str, report: Report) -> int:
     print(table(report))
     if options.record is not None:
         command = f"python -m tests.kills --jobs {options.jobs} --processes {options.processes} --kills {options.kills}"
+        if options.store == "postgres":
+            command += f" --store postgres --server-kills {options.server_kills}"
         record.write(options.record, command, {**msgspec.to_builtins(report), "faults": faults})
     if faults:
         print(f"\n{len(faults)} faults; the store and the histories are in {folder}")

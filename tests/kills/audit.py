@@ -1,7 +1,8 @@
 """The audit: the feed followed while the campaign runs, then counted; every client's history checked; the file too."""
 
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -11,13 +12,18 @@ from tenure.domain.event import Event
 from tenure.domain.job import Ref
 from tenure.domain.states import TERMINAL
 from tenure.domain.store import FEED_TOPIC
+from tenure.stores.sql.postgres import PostgresStore
 from tenure.stores.sql.sqlite import SqliteStore
 from tenure.testing.checker import Checker, Summary, Violation
 from tenure.testing.history import RecordingStore, merge_histories
+from tests.kills.plan import insist
+from tests.kills.recovery import Recovery
 
 ENDINGS = {state.value for state in TERMINAL}
 PAGE = 2_000
 NOTES = ("heal", "end")
+SILENT_SECONDS = 10.0
+"""After which long work says how far it is."""
 
 
 class Tally:
@@ -64,19 +70,22 @@ class Tally:
 class Follower:
     """Reads the feed on from where it stopped."""
 
-    def __init__(self, store: RecordingStore) -> None:
+    def __init__(self, store: RecordingStore, recovery: Recovery | None = None) -> None:
         self.store = store
         self._cursor: str | None = None
+        self._recovery = recovery
         self.tally = Tally()
 
     async def catch_up(self) -> None:
         """Reads to the end; the last page is empty, which says that it was the end."""
         while True:
-            page = await self.store.events(after=self._cursor, limit=PAGE)
+            page = await insist(lambda: self.store.events(after=self._cursor, limit=PAGE))
             assert isinstance(page, EventPage), page
             self._cursor = page.cursor
             for event in page.events:
                 self.tally.add(event)
+                if self._recovery is not None:
+                    self._recovery.add(event)
             if not page.events:
                 return
 
@@ -94,13 +103,16 @@ class Verdict(msgspec.Struct, frozen=True):
     """Calls whose process was killed before it was told."""
 
 
-def check_histories(folder: Path) -> Verdict:
+def check_histories(folder: Path, say: Callable[[str], None] = lambda _: None) -> Verdict:
     """Every client's history, merged by time, against the contract."""
     checker = Checker(sequential=False)
-    unanswered = 0
+    unanswered, told_at = 0, time.monotonic()
     try:
-        for entry in merge_histories(sorted(folder.glob("*.jsonl"))):
+        for count, entry in enumerate(merge_histories(sorted(folder.glob("*.jsonl")))):
             checker.feed(entry)
+            if time.monotonic() > told_at + SILENT_SECONDS:
+                told_at = time.monotonic()
+                say(f"  {count:,} entries checked")
             unanswered += 1 if entry.phase == "invoke" else -1 if entry.verb not in NOTES else 0
         summary = checker.finish()
     except Violation as violation:
@@ -109,7 +121,7 @@ def check_histories(folder: Path) -> Verdict:
     return Verdict(faults, summary, unanswered)
 
 
-async def check_records(store: SqliteStore, tally: Tally) -> list[str]:
+async def check_records(store: SqliteStore | PostgresStore, tally: Tally) -> list[str]:
     """fsck, and every record against the last that the feed says of it."""
     faults = [f"fsck: {problem}" for problem in await store.verify()]
     for refs in _batches(list(tally.endings)):

@@ -3,6 +3,7 @@
 import asyncio
 import multiprocessing
 import random
+import signal
 import time
 from collections.abc import Callable
 from multiprocessing.connection import wait
@@ -11,19 +12,22 @@ from multiprocessing.context import SpawnProcess
 import msgspec
 
 from tenure.domain.job import Ref
-from tenure.stores.sql.sqlite import SqliteStore
+from tenure.domain.names import Ms
+from tenure.stores.clock import system_clock
 from tenure.testing.checker import Summary
 from tenure.testing.history import RecordingStore
-from tests.kills.audit import Follower, Tally, Verdict, check_histories, check_records
+from tenure.testing.postgres import PostgresServer
+from tests.kills.audit import SILENT_SECONDS, Follower, Tally, Verdict, check_histories, check_records
 from tests.kills.jobs import documents
-from tests.kills.plan import Line, Plan, client
+from tests.kills.plan import PATIENCE, Line, Plan, client, opened
 from tests.kills.producer import produce
+from tests.kills.recovery import Recovery, Spread, Start, spread
 from tests.kills.worker import work
 
 spawn = multiprocessing.get_context("spawn")
 
-PATIENCE = 60.0
-"""Seconds without any progress after which a campaign is stuck, which is a fault."""
+LONGEST_AWAY = 3.0
+"""Seconds for which a server may stay away; most often it is started at once."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +36,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int
     kills: int
     producer_kills: int
+    server_kills: int
     leases_lost: int
     recovered: int
     succeeded: int
@@ -44,6 +49,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Calls whose outcome nobody was told: their process was killed."""
     events: int
     seconds: float
+    server_start: Spread | None
+    """How long the server took to start after it was killed."""
+    server_recovery: Spread | None
+    """From when it answered again to the next job settled."""
+    lease_recovery: Spread | None
+    """From a kill of a worker to when its leases were taken back."""
+    worker_recovery: Spread | None
+    """From a kill of a worker to when its jobs ran again."""
     faults: list[str]
 
 
@@ -72,8 +85,9 @@ class Member:
 class Campaign:
     """Members come and go; the plan's seed decides whom to kill and when."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, server: PostgresServer | None) -> None:
         self.plan = plan
+        self.server = server
         self.dice = random.Random(plan.seed)
         self.workers: list[Member] = []
         self.producers: list[Member] = []
@@ -81,6 +95,9 @@ class Campaign:
         self.numbers = [0] * plan.producers
         self.acknowledged: set[Ref] = set()
         self.kills = self.producer_kills = self.started = 0
+        self.killed: dict[str, Ms] = {}
+        """Workers, and when they were."""
+        self.server_starts: list[Start] = []
         self.faults: list[str] = []
 
     # Members
@@ -149,14 +166,16 @@ class Campaign:
             member.line.send(share)
 
     def round(self, number: int) -> None:
-        """Some jobs, then a kill: most often of a worker that surely holds leases, at times at any moment."""
+        """Some jobs, then kills: most often of a worker that surely holds leases, at times at any moment."""
         plan = self.plan
-        done = plan.jobs * number // plan.kills
-        self.order(plan.jobs * (number + 1) // plan.kills - done)
+        self.order(plan.due(plan.jobs, number))
         self.pump(lambda: False, plan.pace_seconds)
-        if number % max(1, plan.kills // max(1, plan.producer_kills)) == 0 and plan.producer_kills:
+        for _ in range(plan.due(plan.producer_kills, number)):
             self.kill_producer(self.dice.randrange(plan.producers))
-        self.kill_worker(self.dice.randrange(plan.victims))
+        for _ in range(plan.due(plan.server_kills, number)):
+            self.kill_server()
+        for _ in range(plan.due(plan.kills, number)):
+            self.kill_worker(self.dice.randrange(plan.victims))
 
     def kill_worker(self, number: int) -> None:
         victim = self.workers[number]
@@ -164,9 +183,24 @@ class Campaign:
         self.pump(lambda: victim.heard > before or victim.gone, 5.0)
         if self.dice.random() < 0.4:
             self.pump(lambda: victim.gone, self.dice.uniform(0, self.plan.hold_seconds))
+        self.killed[victim.name] = system_clock()
         victim.kill()
         self.kills += 1
         self.workers[number] = self._start_worker(number)
+
+    def kill_server(self) -> None:
+        """At any moment; it is started on the same data and the same port, at times only after a while."""
+        assert self.server is not None, "only a server can be killed"
+        self.pump(lambda: False, self.dice.uniform(0, self.plan.pace_seconds))
+        if self.dice.random() < 0.5:
+            self.server.kill()
+        else:
+            self.server.stop(signal.SIGQUIT)
+        if self.dice.random() < 0.2:
+            self.pump(lambda: False, self.dice.uniform(0, LONGEST_AWAY))
+        ordered = system_clock()
+        self.server.start()
+        self.server_starts.append(Start(ordered, system_clock()))
 
     def kill_producer(self, number: int) -> None:
         """Its successor goes on after the last batch that was acknowledged, so it sends one batch again."""
@@ -205,18 +239,18 @@ class Campaign:
                 member.kill()
 
 
-def run(plan: Plan, say: Callable[[str], None]) -> Report:
-    """The whole campaign and its verdict."""
+def run(plan: Plan, say: Callable[[str], None], server: PostgresServer | None = None) -> Report:
+    """The whole campaign and its verdict. `server` is the plan's, to be killed."""
     plan.histories.mkdir(parents=True)
     started = time.monotonic()
     with asyncio.Runner() as runner:
         auditor = client(plan, "auditor")
         follower = Follower(auditor)
         runner.run(_prepare(auditor))
-        campaign = Campaign(plan)
+        campaign = Campaign(plan, server)
         try:
             campaign.start()
-            for number in range(plan.kills):
+            for number in range(plan.rounds):
                 campaign.round(number)
                 runner.run(follower.catch_up())
                 _progress(campaign, follower, number, say)
@@ -237,10 +271,11 @@ async def _prepare(auditor: RecordingStore) -> None:
 
 
 def _progress(campaign: Campaign, follower: Follower, number: int, say: Callable[[str], None]) -> None:
-    if (number + 1) % 10 == 0:
+    if (number + 1) % 10 == 0 or number + 1 == campaign.plan.rounds:
         tally = follower.tally
+        server = f"  {len(campaign.server_starts):>3} of the server" if campaign.plan.server_kills else ""
         say(
-            f"  {campaign.kills:>4} kills  {len(campaign.acknowledged):>7,} jobs acknowledged  "
+            f"  {campaign.kills:>4} kills{server}  {len(campaign.acknowledged):>7,} jobs acknowledged  "
             f"{tally.live:>6,} live  {sum(tally.losses.values()):>5,} leases lost"
         )
 
@@ -248,10 +283,13 @@ def _progress(campaign: Campaign, follower: Follower, number: int, say: Callable
 def _drain(runner: asyncio.Runner, campaign: Campaign, follower: Follower, say: Callable[[str], None]) -> None:
     """Lets the workers go on until every job has ended."""
     say(f"  draining {follower.tally.live:,} live jobs")
-    progress, moved_at = -1, time.monotonic()
+    progress, moved_at, told_at = -1, time.monotonic(), time.monotonic()
     while True:
         campaign.pump(lambda: False, 0)
         runner.run(follower.catch_up())
+        if time.monotonic() > told_at + SILENT_SECONDS:
+            told_at = time.monotonic()
+            say(f"  {follower.tally.live:,} live jobs")
         if not follower.tally.live:
             return
         if follower.tally.kinds.total() != progress:
@@ -267,22 +305,25 @@ async def _judge(
 ) -> Report:
     """Everything that can be said once nobody writes any more."""
     await follower.catch_up()
-    again = Follower(follower.store)
+    recovery = Recovery(campaign.server_starts, campaign.killed)
+    again = Follower(follower.store, recovery)
     await again.catch_up()
     follower.store.note("end", drained=True)
     say(f"  checking {again.tally.kinds.total():,} events and the histories of {campaign.started + 1} processes")
     faults = list(campaign.faults)
     if again.tally.endings != follower.tally.endings:
         faults.append("the feed, read again from its beginning, differs from the feed as it was followed")
-    store = SqliteStore(plan.database)
+    store = opened(plan)
     faults += await check_records(store, again.tally)
     await store.close()
     await follower.store.close()
-    verdict = check_histories(plan.histories)
-    return _report(campaign, again.tally, verdict, faults + verdict.faults, seconds)
+    verdict = check_histories(plan.histories, say)
+    return _report(campaign, again.tally, recovery, verdict, faults + verdict.faults, seconds)
 
 
-def _report(campaign: Campaign, tally: Tally, verdict: Verdict, faults: list[str], seconds: float) -> Report:
+def _report(
+    campaign: Campaign, tally: Tally, recovery: Recovery, verdict: Verdict, faults: list[str], seconds: float
+) -> Report:
     lost, twice = tally.lost(campaign.acknowledged), tally.settled_twice
     if lost or twice:
         faults.append(f"{lost} acknowledged jobs lost, {twice} jobs settled twice")
@@ -291,6 +332,7 @@ def _report(campaign: Campaign, tally: Tally, verdict: Verdict, faults: list[str
         jobs=len(campaign.acknowledged),
         kills=campaign.kills,
         producer_kills=campaign.producer_kills,
+        server_kills=len(campaign.server_starts),
         leases_lost=sum(tally.losses.values()),
         recovered=tally.recovered,
         succeeded=tally.kinds["succeeded"],
@@ -302,5 +344,9 @@ def _report(campaign: Campaign, tally: Tally, verdict: Verdict, faults: list[str
         unknown=verdict.unanswered,
         events=tally.kinds.total(),
         seconds=round(seconds, 1),
+        server_start=spread([start.answered - start.ordered for start in campaign.server_starts]),
+        server_recovery=recovery.of_server(),
+        lease_recovery=recovery.of_leases(),
+        worker_recovery=recovery.of_workers(),
         faults=faults,
     )

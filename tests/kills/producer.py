@@ -7,9 +7,8 @@ from tenure.domain.calls import Cancel, Enqueued, RequestCancel
 from tenure.domain.job import NewJob, Ref
 from tenure.testing.history import RecordingStore
 from tests.kills.jobs import job
-from tests.kills.plan import Line, Plan, client
+from tests.kills.plan import Line, Plan, client, insist
 
-BATCH = 25
 CANCELLED = 0.01
 """How many of its jobs a producer calls off again."""
 
@@ -25,7 +24,7 @@ async def _produce(plan: Plan, name: str, producer: int, start: int, line: Line)
     number = start
     while (wanted := await asyncio.to_thread(_read, line)) is not None:
         while wanted > 0:
-            jobs = [job(plan.seed, producer, number + offset) for offset in range(min(BATCH, wanted))]
+            jobs = [job(plan.seed, producer, number + offset) for offset in range(min(plan.produced_at_once, wanted))]
             created = await _enqueue(store, jobs)
             number += len(jobs)
             wanted -= len(created)
@@ -42,7 +41,7 @@ def _read(line: Line) -> int | None:
 
 
 async def _enqueue(store: RecordingStore, jobs: list[NewJob]) -> list[Ref]:
-    replies = await store.enqueue(jobs)
+    replies = await insist(lambda: store.enqueue(jobs))
     return [
         (one.tenant, one.id)
         for one, reply in zip(jobs, replies, strict=True)
@@ -54,4 +53,5 @@ async def _cancel(store: RecordingStore, dice: random.Random, created: list[Ref]
     chosen = [ref for ref in created if dice.random() < CANCELLED]
     if chosen:
         verb = dice.choice((Cancel, RequestCancel))
-        await store.command([verb(tenant=tenant, id=id_) for tenant, id_ in chosen])
+        commands = [verb(tenant=tenant, id=id_) for tenant, id_ in chosen]
+        await insist(lambda: store.command(commands))

@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 from contextlib import suppress
+from functools import partial
 
 from tenure.domain.calls import (
     Claim,
@@ -18,11 +19,13 @@ from tenure.domain.calls import (
     Settle,
     Succeed,
 )
+from tenure.domain.errors import Refused
 from tenure.domain.job import Failure, NewJob, Progress
+from tenure.domain.names import Ms
 from tenure.domain.store import queue_topic
 from tenure.testing.history import RecordingStore
 from tests.kills.jobs import MAIL, POISON, QUEUES, TENANTS
-from tests.kills.plan import GRACE, TTL, Line, Plan, client
+from tests.kills.plan import Line, Plan, client, insist
 
 IDLE_SECONDS = 0.5
 STALLED = 0.01
@@ -39,7 +42,7 @@ async def _work(plan: Plan, name: str, line: Line) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_reader(line.fileno(), stop.set)
     worker = Worker(plan, name, line)
-    sweeper = asyncio.create_task(_sweep(worker.store, stop))
+    sweeper = asyncio.create_task(_sweep(worker.store, plan.ttl // 3, stop))
     while not stop.is_set() and not sweeper.done():
         await worker.turn()
     await worker.let_go()
@@ -47,10 +50,9 @@ async def _work(plan: Plan, name: str, line: Line) -> None:
     await worker.store.close()
 
 
-async def _sweep(store: RecordingStore, stop: asyncio.Event) -> None:
-    interval = TTL // 3
+async def _sweep(store: RecordingStore, interval: Ms, stop: asyncio.Event) -> None:
     while not stop.is_set():
-        await store.sweep(interval)
+        await insist(lambda: store.sweep(interval))
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), interval / 1_000)
 
@@ -81,18 +83,23 @@ class Worker:
         self._ended = [Settle(job.token, self._outcome(job)) for job in claimed.jobs]
 
     async def let_go(self) -> None:
-        if self._ended:
-            await self.store.settle(self._ended)
+        await self._settle(self._ended)
+
+    async def _settle(self, ended: list[Settle]) -> None:
+        if ended:
+            await insist(lambda: self.store.settle(ended))
 
     async def _exchange(self) -> Claimed:
         ended, self._ended = self._ended, []
         if ended and self._dice.random() < 0.5:
-            await self.store.settle(ended)
+            await self._settle(ended)
             ended = []
-        request = self._request()
-        reply = (await self.store.exchange(ended, request)).claimed if ended else await self.store.claim(request)
+        reply = await insist(partial(self._claim, ended, self._request()))
         assert isinstance(reply, Claimed), reply
         return reply
+
+    async def _claim(self, ended: list[Settle], request: Claim) -> Claimed | Refused:
+        return (await self.store.exchange(ended, request)).claimed if ended else await self.store.claim(request)
 
     def _request(self) -> Claim:
         return Claim(
@@ -100,21 +107,22 @@ class Worker:
             worker=self._name,
             queues=tuple((queue, None) for queue in QUEUES),
             n=self._dice.randint(1, self._plan.batch),
-            ttl=TTL,
-            grace=GRACE,
+            ttl=self._plan.ttl,
+            grace=self._plan.grace,
             cursor=self._cursor,
         )
 
     async def _hold(self, claimed: Claimed) -> None:
         """The work. A stalled worker holds its leases past their end: its settles must be refused."""
         if self._dice.random() < STALLED:
-            await asyncio.sleep((TTL + GRACE + 300) / 1_000)
+            await asyncio.sleep((self._plan.ttl + self._plan.grace + 300) / 1_000)
             return
         seconds = self._dice.uniform(0, self._plan.hold_seconds)
         await asyncio.sleep(seconds / 2)
         if self._dice.random() < 0.2:
             progress = Progress(0.5) if self._dice.random() < 0.5 else None
-            await self.store.renew([Renewal(job.token, progress) for job in claimed.jobs])
+            renewals = [Renewal(job.token, progress) for job in claimed.jobs]
+            await insist(lambda: self.store.renew(renewals))
         await asyncio.sleep(seconds / 2)
 
     def _outcome(self, job: ClaimedJob) -> Outcome:

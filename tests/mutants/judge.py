@@ -22,6 +22,9 @@ SUITES = {
     "conformance-memory": "tests/conformance/test_memory.py",
     "conformance-sqlite": "tests/conformance/test_sqlite.py",
     "processes-sqlite": "tests/stores/test_sqlite_processes.py",
+    "together-postgres": "tests/stores/test_postgres_together.py",
+    "network-postgres": "tests/stores/test_postgres_network.py",
+    "transactions-postgres": "tests/engine/test_postgres_transactions.py",
 }
 """The tests that a killer runs, up to the first that fails."""
 

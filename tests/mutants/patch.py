@@ -21,13 +21,27 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PATCHES = HERE / "patches"
 
-KILLERS = ("machine-memory", "machine-sqlite", "conformance-memory", "conformance-sqlite", "processes-sqlite")
-"""The machine on memory is its own model, so only the checker can object there; on SQLite lockstep must do it alone."""
+KILLERS = (
+    "machine-memory",
+    "machine-sqlite",
+    "conformance-memory",
+    "conformance-sqlite",
+    "processes-sqlite",
+    "together-postgres",
+    "network-postgres",
+    "transactions-postgres",
+)
+"""The machine on memory is its own model, so only the checker can object there; on SQLite lockstep must do it alone.
+On PostgreSQL it is others who get in the way: several clients at once, a network that breaks, a user's transaction."""
 
 _SUITE = (
     "tests/conformance/test_memory.py",
     "tests/conformance/test_sqlite.py",
+    "tests/conftest.py",
     "tests/stores/test_sqlite_processes.py",
+    "tests/stores/test_postgres_together.py",
+    "tests/stores/test_postgres_network.py",
+    "tests/engine/test_postgres_transactions.py",
     "pyproject.toml",
 )
 

@@ -3,18 +3,24 @@
 import json
 import os
 import signal
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from bench.history import write_history
+from bench.lake.check import differences
 from tenure.service.cli.lake import Stopped
 from tenure.service.cli.main import main
 from tenure.spark.lake.schemas import TABLES
-from tests.spark.feeds import enqueue, made
+from tests.spark.feeds import copied, enqueue, made
+from tests.spark.stores import ON_POSTGRES
 
 pytestmark = pytest.mark.usefixtures("spark")
+
+UNTIL = round(datetime(2026, 3, 9, tzinfo=UTC).timestamp() * 1_000)
 
 
 @pytest.fixture
@@ -113,3 +119,18 @@ def test_erasing_asks_first(
 def test_the_session_that_runs_is_left_running(spark: SparkSession, store: Path, lake: Path) -> None:
     sync(store, lake)
     assert spark.range(3).count() == 3
+
+
+@ON_POSTGRES
+def test_the_feed_of_a_server_makes_the_same_lake(
+    spark: SparkSession, store_url: str, lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = tmp_path / "history.db"
+    write_history(history, 3_000, days=2, seed=11, until=UNTIL)
+    copied(history, store_url)
+    assert main(["lake", "sync", "--to", str(lake), "--url", store_url]) == 0
+    assert "3,000 events came" in capsys.readouterr().out
+    assert differences(spark, history, lake) == {}
+    enqueue(store_url, [2])
+    assert main(["lake", "sync", "--to", str(lake), "--url", store_url]) == 0
+    assert "2 events came" in capsys.readouterr().out

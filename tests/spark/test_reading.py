@@ -15,25 +15,26 @@ from pyspark.sql.datasource import DataSourceReader, EqualTo
 
 from tenure.domain.errors import StoreUnavailable
 from tenure.spark.source import PushingReader, TableReader, TenureSource
-from tenure.stores.sql.sqlite import SqliteStore
+from tenure.stores.opening import open_store
+from tests.spark.stores import ON_POSTGRES
 from tests.stores.everything import Everything, id_of, job
 
 URL = "sqlite:///{}"
 
 
+async def fill(url: str) -> None:
+    """40 jobs of tenant acme, 2 of zoo."""
+    store = open_store(url)
+    await store.migrate()
+    await store.enqueue([job(f"job {n}", queue=f"q{n % 2}", labels={"half": str(n % 2)}) for n in range(40)])
+    await store.enqueue([job(f"job {n}", tenant="zoo", job_type="feed") for n in range(2)])
+    await store.close()
+
+
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """40 jobs of tenant acme, 2 of zoo."""
     file = tmp_path_factory.mktemp("reading") / "jobs.db"
-
-    async def fill() -> None:
-        store = SqliteStore(file)
-        await store.migrate()
-        await store.enqueue([job(f"job {n}", queue=f"q{n % 2}", labels={"half": str(n % 2)}) for n in range(40)])
-        await store.enqueue([job(f"job {n}", tenant="zoo", job_type="feed") for n in range(2)])
-        await store.close()
-
-    asyncio.run(fill())
+    asyncio.run(fill(URL.format(file)))
     return file
 
 
@@ -76,20 +77,45 @@ def test_what_is_pushed_down_isnt_read(path: Path) -> None:
     assert rows(reader) == 2
 
 
-@pytest.mark.parametrize(
-    ("options", "chosen"),
-    [
-        ({"queue": "q1"}, 20),
-        ({"jobType": "feed"}, 2),
-        ({"state": "running,failed"}, 0),
-        ({"state": "pending", "labels": "half=1"}, 20),
-        ({"enqueuedFrom": "2100-01-01"}, 0),
-        ({"enqueuedBefore": "2100-01-01", "partitions": "2"}, 42),
-        ({"table": "dead_letters", "state": "pending"}, 0),
-    ],
-)
+CHOSEN: list[tuple[dict[str, str], int]] = [
+    ({"queue": "q1"}, 20),
+    ({"jobType": "feed"}, 2),
+    ({"state": "running,failed"}, 0),
+    ({"state": "pending", "labels": "half=1"}, 20),
+    ({"enqueuedFrom": "2100-01-01"}, 0),
+    ({"enqueuedBefore": "2100-01-01", "partitions": "2"}, 42),
+    ({"table": "dead_letters", "state": "pending"}, 0),
+]
+
+
+@pytest.mark.parametrize(("options", "chosen"), CHOSEN)
 def test_options_choose_jobs(spark: SparkSession, path: Path, options: dict[str, str], chosen: int) -> None:
     assert load(spark, path, **options).count() == chosen
+
+
+@ON_POSTGRES
+def test_options_and_filters_choose_the_same_on_a_server(store_url: str) -> None:
+    asyncio.run(fill(store_url))
+    zoo = [EqualTo(("tenant",), "zoo")]
+    for options, chosen in (
+        *CHOSEN,
+        ({"table": "events", "tenant": "zoo"}, 2),
+        ({"tenant": "zoo", "partitions": "2"}, 2),
+    ):
+        source = TenureSource({"url": store_url, **{name.lower(): value for name, value in options.items()}})
+        assert rows(source.reader(source.schema())) == chosen, options
+    pushing = TenureSource({"url": store_url, "pushdown": "true"})
+    reader = pushing.reader(pushing.schema())
+    assert list(reader.pushFilters(list(zoo))) == zoo
+    assert rows(reader) == 2
+
+
+@ON_POSTGRES
+def test_a_server_that_cant_be_read_is_refused_with_what_to_do(store_url: str) -> None:
+    with pytest.raises(StoreUnavailable, match=r"no schema yet.*migrate"):
+        TenureSource({"url": store_url}).schema()
+    with pytest.raises(StoreUnavailable, match=r"postgresql://127\.0\.0\.1/none"):
+        TenureSource({"url": "postgresql://nobody@127.0.0.1:1/none"}).schema()
 
 
 def test_a_relative_file_is_the_one_of_the_folder_that_spark_was_started_in(spark: SparkSession, path: Path) -> None:

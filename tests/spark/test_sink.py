@@ -20,13 +20,14 @@ from tenure.domain.names import MAX_PAYLOAD
 from tenure.engine.queue import QueueOptions
 from tenure.spark import batch_summary, enqueue, results
 from tests.spark.sink_app import Enriched, Place, jobs
+from tests.spark.stores import BOTH
 
 APP = "tests.spark.sink_app:app"
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> Iterator[Tenure]:
-    made = Tenure(f"sqlite:///{tmp_path / 'jobs.db'}")
+def app(store_url: str) -> Iterator[Tenure]:
+    made = Tenure(store_url)
     made.include(jobs)
     yield made
     made.sync.close()
@@ -93,6 +94,7 @@ def configure(app: Tenure, queue: str, **options: Unpack[QueueOptions]) -> None:
 # In
 
 
+@BOTH
 def test_a_row_is_the_job_that_the_api_would_have_made(spark: SparkSession, app: Tenure, url: str) -> None:
     summary = enqueue(people(spark), url=url, job_type="enrich", key_columns=["id"], app=APP)
     assert (summary.enqueued, summary.duplicate, summary.rejected, summary.state) == (50, 0, 0, "written")
@@ -184,6 +186,7 @@ def test_what_workers_have_published_is_known_without_an_app(spark: SparkSession
 # Once
 
 
+@BOTH
 def test_the_same_rows_again_are_duplicates(spark: SparkSession, app: Tenure, url: str) -> None:
     first = enqueue(people(spark), url=url, job_type="enrich", key_columns=["id"], queue="enrichment")
     work(app)
@@ -193,6 +196,7 @@ def test_the_same_rows_again_are_duplicates(spark: SparkSession, app: Tenure, ur
     assert len(stored(app)) == 60
 
 
+@BOTH
 def test_writes_at_the_same_time_make_each_job_once(spark: SparkSession, app: Tenure, url: str) -> None:
     together = threading.Barrier(2)
 
@@ -207,6 +211,7 @@ def test_writes_at_the_same_time_make_each_job_once(spark: SparkSession, app: Te
     assert len(stored(app)) == 400
 
 
+@BOTH
 def test_a_task_that_dies_half_way_is_completed_by_its_retry(
     spark: SparkSession, app: Tenure, url: str, tmp_path: Path
 ) -> None:
@@ -231,6 +236,7 @@ def test_a_write_that_failed_is_completed_by_running_it_again(spark: SparkSessio
     assert (summary.state, summary.enqueued, summary.duplicate, len(stored(app))) == ("written", 30, 20, 50)
 
 
+@BOTH
 def test_a_full_queue_is_waited_for(spark: SparkSession, app: Tenure, url: str) -> None:
     configure(app, "enrichment", max_depth=4)
     with working(app, "enrichment"):
@@ -404,6 +410,7 @@ def arrive(folder: Path, name: str, ids: range) -> None:
     (folder / "in" / f"{name}.json").write_text(lines, encoding="utf-8")
 
 
+@BOTH
 def test_a_stream_goes_on_where_it_was_and_counts_each_row_once(
     spark: SparkSession, app: Tenure, url: str, tmp_path: Path
 ) -> None:
@@ -448,6 +455,7 @@ def by_id(rows: DataFrame) -> dict[int, Row]:
     return {row["id"]: row for row in rows.collect()}
 
 
+@BOTH
 def test_rows_come_back_with_what_became_of_them(spark: SparkSession, app: Tenure, url: str) -> None:
     rows = people(spark)
     summary = enqueue(rows, url=url, job_type="enrich", key_columns=["id"], app=APP)

@@ -9,7 +9,7 @@ import pytest
 from tenure.domain.calls import JobFilter, JobView
 from tenure.domain.names import Ms
 from tenure.spark.tables import JOB_TABLES
-from tenure.stores.sql.sqlite.snapshot import SqliteSnapshot
+from tenure.stores.sql.snapshot import SqlSnapshot
 from tests.stores.everything import everything_read
 
 Row = dict[str, Any]
@@ -129,12 +129,12 @@ ROWS: dict[str, Callable[[JobView], Iterator[Row]]] = {
 
 
 @pytest.fixture(scope="module")
-def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteSnapshot]:
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlSnapshot]:
     with everything_read(tmp_path_factory.mktemp("tables") / "jobs.db") as opened:
         yield opened
 
 
-def read(snapshot: SqliteSnapshot, table: str, names: list[str], limit: int = 1_000) -> list[Row]:
+def read(snapshot: SqlSnapshot, table: str, names: list[str], limit: int = 1_000) -> list[Row]:
     made = JOB_TABLES[table]
     pages = snapshot.scan(JobFilter(), made.fields(names), limit=limit)
     return [row for page in pages for row in made.batch(page, names).to_pylist()]
@@ -142,7 +142,7 @@ def read(snapshot: SqliteSnapshot, table: str, names: list[str], limit: int = 1_
 
 @pytest.mark.parametrize("limit", [2, 1_000])
 @pytest.mark.parametrize("table", ROWS)
-def test_rows_are_those_of_the_jobs(snapshot: SqliteSnapshot, table: str, limit: int) -> None:
+def test_rows_are_those_of_the_jobs(snapshot: SqlSnapshot, table: str, limit: int) -> None:
     views = reversed(snapshot.query(JobFilter(), limit=1_000).jobs)
     expected = [row for view in views for row in ROWS[table](view)]
     assert len(expected) > 1
@@ -150,7 +150,7 @@ def test_rows_are_those_of_the_jobs(snapshot: SqliteSnapshot, table: str, limit:
 
 
 @pytest.mark.parametrize("table", ROWS)
-def test_a_column_alone_is_the_same(snapshot: SqliteSnapshot, table: str) -> None:
+def test_a_column_alone_is_the_same(snapshot: SqlSnapshot, table: str) -> None:
     names = JOB_TABLES[table].arrow.names
     rows = read(snapshot, table, names)
     for name in names:

@@ -31,8 +31,9 @@ from tenure.domain.errors import Refused
 from tenure.domain.job import Failure, NewJob, Parent, Progress
 from tenure.domain.names import HOUR, MINUTE
 from tenure.domain.states import Mode
+from tenure.stores.sql.postgres import PostgresStore
+from tenure.stores.sql.snapshot import SqlSnapshot
 from tenure.stores.sql.sqlite import SqliteStore
-from tenure.stores.sql.sqlite.snapshot import SqliteSnapshot
 from tenure.testing.clock import ManualClock
 
 
@@ -49,9 +50,10 @@ def job(name: str, **fields: Any) -> NewJob:
 class Everything:
     """Fills a store."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, place: Path | str) -> None:
+        """Of a file, or of a server's URL."""
         self.clock = ManualClock()
-        self.store = SqliteStore(path, self.clock)
+        self.store = SqliteStore(place, self.clock) if isinstance(place, Path) else PostgresStore(place, self.clock)
         self._claims = 0
 
     async def fill(self) -> None:
@@ -106,9 +108,9 @@ class Everything:
 
 
 @contextmanager
-def everything_read(path: Path) -> Iterator[SqliteSnapshot]:
+def everything_read(place: Path | str) -> Iterator[SqlSnapshot]:
     """A view of a store with a little of everything."""
-    made = Everything(path)
+    made = Everything(place)
 
     async def fill() -> None:
         await made.fill()

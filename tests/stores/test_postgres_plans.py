@@ -4,19 +4,32 @@ Rows that the server read are counted, not time: by its own statistics, sent at 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 import pytest
 
-from tenure.domain.calls import Cancel, Claim, Cursor, JobFilter, Retry, Settle, Succeed
+from tenure.domain.calls import Cancel, Claim, Cursor, Fail, JobFilter, Retry, Settle, Succeed
 from tenure.domain.job import Failure, NewJob, Token
 from tenure.stores.sql.postgres import PostgresStore
+from tenure.stores.sql.postgres import store as postgres_store
+from tenure.stores.sql.postgres.frontier import Frontiers
+from tenure.stores.sql.postgres.lending import OwnConnections
+from tenure.stores.sql.postgres.runners import OwnRunner
 from tenure.testing.clock import ManualClock
 from tenure.testing.factories import PostgresFactory
 
 FEW, MANY = 10, 12_000
+
+
+@pytest.fixture(scope="module")
+def postgres_url(quiet_postgres_url: str) -> str:
+    return quiet_postgres_url
+
+
 MOST = 60
 """Rows that a call may read for each of its jobs, fixed costs included. One wrong index reads them all."""
 
@@ -39,9 +52,12 @@ class Counted:
         self.schema = schema
         self.made = 0
         self.claims = 0
+        self.fed: str | None = None
 
     def connection(self) -> "psycopg.Connection[Any]":
-        (tables,) = self.store._opened()._idle
+        lender = self.store._opened().connections
+        assert isinstance(lender, OwnConnections)
+        (tables,) = lender.idle
         return tables.connection
 
     async def reads(self, call: Awaitable[Any]) -> int:
@@ -95,9 +111,11 @@ class Counted:
 Story = Callable[[Counted], Awaitable[None]]
 
 
-def told(url: str, story: Story) -> None:
+def told(url: str, story: Story, patience: int | None = None) -> None:
+    """All calls on one connection, whose reads are counted."""
+
     async def main() -> None:
-        factory, clock = PostgresFactory(url), ManualClock()
+        factory, clock = PostgresFactory(url, patience=patience), ManualClock()
         store = await factory.create(clock)
         assert isinstance(store, PostgresStore)
         try:
@@ -105,7 +123,9 @@ def told(url: str, story: Story) -> None:
         finally:
             await factory.destroy(store)
 
-    asyncio.run(main())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(postgres_store, "STRAIGHT_JOBS", 0)
+        asyncio.run(main())
 
 
 async def everything(counted: Counted) -> dict[str, int]:
@@ -117,6 +137,9 @@ async def everything(counted: Counted) -> dict[str, int]:
     found["enqueue keys"] = await counted.reads(store.enqueue(keyed := counted.jobs(FEW, key="k", expires=99_000)[:1]))
     found["enqueue later"] = await counted.reads(store.enqueue(counted.jobs(FEW, delay=86_400_000)))
     found["claim"] = await counted.reads(store.claim(counted.claim()))
+    await store.enqueue([*counted.jobs(FEW, priority=4), *counted.jobs(FEW, priority=1)])
+    found["claim by priority"] = await counted.reads(store.claim(counted.claim(2 * FEW)))
+    await store.enqueue(counted.jobs(2 * FEW))
     tokens = await counted.tokens()
     found["settle"] = await counted.reads(store.settle([Settle(token, Succeed(b"1", "json")) for token in tokens]))
     tokens = await counted.tokens()
@@ -130,6 +153,7 @@ async def everything(counted: Counted) -> dict[str, int]:
     found["get"] = await counted.reads(store.get([(job.tenant, job.id) for job in new], explain=True))
     found["query"] = await counted.reads(store.query(JobFilter(tenant="t1"), limit=FEW))
     found["sweep"] = await counted.reads(store.sweep(0))
+    found["feed"] = await counted.reads(store.events(after=counted.fed, limit=1))
     return found
 
 
@@ -152,5 +176,227 @@ def test_what_a_call_reads_doesnt_grow(postgres_url: str, stale: bool) -> None:
         grown = {name: (before[name], reads) for name, reads in after.items() if reads > before[name] + FEW * MOST}
         assert grown == {}
         assert all(after[name] > 0 for name in ("claim", "settle", "get"))
+
+    told(postgres_url, story)
+
+
+DEAD = 20_000
+MAKE_DEAD = f"""
+INSERT INTO ready (queue, tenant, grp, prio_neg, run_at, seq, version)
+SELECT 'mail', 't' || g % 3, '', -(g % 5), g, 1000000 + g, 1 FROM generate_series(1, {DEAD}) AS g;
+INSERT INTO scheduled (queue, tenant, grp, prio_neg, run_at, seq, version)
+SELECT 'mail', 't' || g % 3, '', 0, g, 1000000 + g, 1 FROM generate_series(1, {DEAD}) AS g;
+INSERT INTO running (seq, queue, tenant, grp, token, deadline, live, version, limited)
+SELECT 1000000 + g, 'mail', 't1', '', '', 0, '', 1, false FROM generate_series(1, {DEAD}) AS g;
+INSERT INTO claimed (token, deadline, seqs) SELECT int8send(g), g, '{{}}' FROM generate_series(1, {DEAD}) AS g;
+INSERT INTO inbox (tenant, at, body) SELECT 't1', 1, '' FROM generate_series(1, {DEAD}) AS g;
+DELETE FROM ready; DELETE FROM scheduled; DELETE FROM running; DELETE FROM claimed; DELETE FROM inbox;
+ANALYZE ready, scheduled, running, claimed, inbox
+"""
+"""Tables that are empty, and that statistics know to be so, and that have many dead rows at their beginnings."""
+
+
+def dead(counted: Counted) -> None:
+    with psycopg.connect(counted.url, autocommit=True) as connection:
+        connection.execute(f"SET search_path = {counted.schema}".encode())
+        for statement in MAKE_DEAD.split(";"):
+            connection.execute(statement.encode())
+
+
+@contextmanager
+def held(url: str) -> Iterator[None]:
+    """Nothing that dies in the block is cleared away."""
+    with psycopg.connect(url) as connection:
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        connection.execute("SELECT count(*) FROM pg_class")
+        yield
+
+
+@pytest.mark.parametrize("patience", [0, None], ids=["always from a frontier", "as it comes"])
+def test_what_a_call_reads_doesnt_grow_while_somebody_holds_a_transaction(
+    postgres_url: str, patience: int | None
+) -> None:
+    async def story(counted: Counted) -> None:
+        await counted.store.get([("t0", uuid(0))])  # connects
+        await everything(counted)
+        before = await everything(counted)
+        with held(counted.url):
+            dead(counted)
+            await everything(counted)  # walks what died since, once
+            after = await everything(counted)
+        grown = {name: (before[name], reads) for name, reads in after.items() if reads > before[name] + FEW * MOST}
+        grown.pop("query", None)  # a list may read what it likes
+        assert grown == {}
+
+    told(postgres_url, story, patience)
+
+
+def test_without_a_frontier_it_would(postgres_url: str) -> None:
+    """What the test above would see."""
+
+    async def story(counted: Counted) -> None:
+        await counted.store.get([("t0", uuid(0))])  # connects
+        place = counted.store._opened().place
+        place.frontiers = Frontiers(None)
+        with held(counted.url):
+            dead(counted)
+            await everything(counted)
+            assert await counted.reads(counted.store.claim(counted.claim())) > DEAD
+            for call in (counted.store.events(), counted.store.sweep(0)):
+                place.borders.clear()
+                assert await counted.reads(call) > DEAD
+
+    told(postgres_url, story)
+
+
+WALKED = {
+    "claim_from": {
+        ("ready_xid", "xid >= xid <"),
+        ("ready_xid", "xid = ANY"),
+        ("ready_pkey", "queue = tenant = grp = prio_neg = ROW(run_at, seq) >= run_at <="),
+        ("ready_pkey", "queue = tenant = grp = prio_neg = ROW(run_at, seq) >="),
+        ("ready_pkey", "queue = tenant ="),  # of a keyed queue, whether anybody is there
+        ("scheduled_xid", "xid >= xid <"),
+        ("scheduled_xid", "xid = ANY"),
+        ("scheduled_pkey", "queue = ROW(run_at, seq) >="),
+        ("job_pkey", "seq ="),
+        ("claimed_pkey", "token ="),
+    },
+    "claim_discover": {
+        ("ready_pkey", "queue ="),
+        ("ready_pkey", "queue = ROW(tenant, grp, prio_neg) >"),
+        ("ready_pkey", "queue = tenant >"),
+        ("scheduled_pkey", "queue ="),
+    },
+    "promote": {("scheduled_pkey", "queue = run_at <= ROW(run_at, seq) >=")},
+    "lease_at_once": set(),
+    "finish_at_once": {("running_pkey", "seq = ANY")},
+    "sequence": {
+        ("inbox_xid", "xid >= xid <"),
+        ("inbox_xid", "xid = ANY"),
+        ("inbox_pkey", "seq >="),
+        ("inbox_pkey", "seq = ANY"),
+    },
+    "lost": {("claimed_deadline", "deadline < deadline >="), ("running_pkey", "seq ="), ("job_pkey", "seq =")},
+    "clean_claims": {
+        ("claimed_deadline", "deadline < deadline >="),
+        ("running_pkey", "seq ="),
+        ("claimed_pkey", "token = ANY"),
+    },
+    "first_claimed": {
+        ("claimed_xid", "xid >= xid <"),
+        ("claimed_xid", "xid = ANY"),
+        ("claimed_deadline", "deadline >="),
+    },
+}
+"""Statement → the indexes by which it finds rows of tables that may be full of dead ones, and by what."""
+OPTIONAL = re.compile(r"/\* \w+ \*/ .*?/\* end \*/ ", re.DOTALL)
+"""Parts of a statement that plain jobs don't need."""
+
+
+@pytest.mark.parametrize("statement", WALKED)
+def test_plans_over_empty_tables_full_of_dead_rows(postgres_url: str, statement: str) -> None:
+    async def story(counted: Counted) -> None:
+        await counted.store.get([("t0", uuid(0))])  # connects
+        with held(counted.url):
+            dead(counted)
+            text = counted.store._opened().place.sql[statement].text
+            plan = generic_plan(counted.connection(), OPTIONAL.sub("", text))
+        assert " Seq Scan on meta" in plan or " Seq Scan" not in plan, plan
+        assert scans(plan) == WALKED[statement], plan
+
+    told(postgres_url, story)
+
+
+def generic_plan(connection: "psycopg.Connection[Any]", text: str) -> str:
+    """The plan that a connection of the store keeps."""
+    values = max(int(number) for number in re.findall(r"\$(\d+)", text))
+    connection.execute(f"PREPARE shown AS {text}".encode())
+    rows = connection.execute(f"EXPLAIN (COSTS OFF) EXECUTE shown ({', '.join(['NULL'] * values)})".encode())
+    return "\n".join(row[0] for row in rows.fetchall())
+
+
+def scans(plan: str) -> set[tuple[str, str]]:
+    """(index, columns and operators of its condition) of every index scan; but of a table with one row, or one end."""
+    found = re.findall(r"Index (?:Only )?Scan (?:Backward )?using (\w+) on [^\n]*\n(?:\s+Index Cond: ([^\n]*))?", plan)
+    return {(index, condition(shown)) for index, shown in found if index not in ("meta_pkey", "feed_pkey")}
+
+
+def condition(shown: str) -> str:
+    """What an index condition compares, without the values."""
+    parts = re.findall(r"(ROW\([^)]*\)|\b\w+) (>=|<=|=|<|>|IS NOT NULL)( ANY)?", shown)
+    return " ".join(f"{column} {operator}{many}" for column, operator, many in parts)
+
+
+def test_labels_are_put_by_place(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compared with each job of their batch, a thousand labels would take a million comparisons."""
+    asked: list[tuple[str, Sequence[Any]]] = []
+    run = OwnRunner.run
+
+    def recorded(runner: OwnRunner, text: str, values: Sequence[Any]) -> Any:
+        asked.append((text, values))
+        return run(runner, text, values)
+
+    async def story(counted: Counted) -> None:
+        await counted.store.enqueue(counted.jobs(1))  # connects
+        monkeypatch.setattr(OwnRunner, "run", recorded)
+        labelled = [counted.jobs(FEW // 2, labels={"team": team, "region": "eu"}) for team in ("crm", "erp")]
+        await counted.store.enqueue([job for jobs in labelled for job in jobs])
+        ((text, values),) = asked
+        plan = "\n".join(row[0] for row in counted.connection().execute(f"EXPLAIN {text}".encode(), values).fetchall())
+        assert "Insert on label" in plan
+        assert "Join Filter" not in plan
+        page = await counted.store.query(JobFilter(labels={"region": "eu"}), limit=2 * FEW)
+        assert len(page.jobs) == 2 * (FEW // 2)
+
+    told(postgres_url, story)
+
+
+def test_how_often_a_list_asks_doesnt_grow(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results and dead letters of many jobs come together."""
+    asked: list[str] = []
+    run = OwnRunner.run
+
+    def counted_run(runner: OwnRunner, text: str, values: Any) -> Any:
+        asked.append(text)
+        return run(runner, text, values)
+
+    async def story(counted: Counted) -> None:
+        store, jobs = counted.store, counted.jobs(20)
+        await store.enqueue(jobs)
+        tokens = await counted.tokens(20)
+        await store.settle([Settle(token, Succeed(b"1", "json")) for token in tokens[:10]])
+        await store.settle([Settle(token, Fail(Failure("E", "e"))) for token in tokens[10:]])
+        refs = [(job.tenant, job.id) for job in jobs]
+        monkeypatch.setattr(OwnRunner, "run", counted_run)
+        counts = []
+        for call in (store.get(refs), store.get(refs[:2]), store.query(JobFilter(), limit=20)):
+            asked.clear()
+            await call
+            counts.append(len(asked))
+        assert max(counts) <= 8, counts
+
+    told(postgres_url, story)
+
+
+def test_a_list_looks_up_where_jobs_are_however_empty_that_seems(postgres_url: str) -> None:
+    """Emptied tables keep their pages, and seem to cost nothing to read: with all the dead rows of those to come."""
+
+    async def story(counted: Counted) -> None:
+        await counted.store.enqueue(counted.jobs(500))
+        tokens = await counted.tokens(500)
+        await counted.store.settle([Settle(token, Succeed()) for token in tokens[:250]])
+        with psycopg.connect(counted.url, autocommit=True) as connection:
+            connection.execute(f"DELETE FROM {counted.schema}.running".encode())
+            connection.execute(f"DELETE FROM {counted.schema}.finished".encode())
+            connection.execute(f"DELETE FROM {counted.schema}.job".encode())
+        counted.vacuum()
+        listed = (
+            f"SELECT * FROM {counted.schema}.record WHERE tenant COLLATE \"POSIX\" = 't1' ORDER BY seq DESC LIMIT 9"
+        )
+        plan = [row[0].strip() for row in counted.connection().execute(f"EXPLAIN (COSTS OFF) {listed}".encode())]
+        for table in ("running", "finished"):
+            (at,) = (number for number, line in enumerate(plan) if f"using {table}_pkey" in line)
+            assert plan[at + 1] == "Index Cond: (seq = job.seq)", plan
 
     told(postgres_url, story)

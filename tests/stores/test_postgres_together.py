@@ -9,10 +9,21 @@ import msgspec
 import psycopg
 import pytest
 
-from tenure.domain.calls import Cancel, Claim, Claimed, Cursor, Document, Enqueued, Settle, Settled, Succeed
+from tenure.domain.calls import (
+    Cancel,
+    Claim,
+    Claimed,
+    Cursor,
+    Document,
+    Enqueued,
+    Settle,
+    Settled,
+    Succeed,
+)
 from tenure.domain.config import QUEUE, QueueConfig
-from tenure.domain.errors import JobCancelled, StoreUnavailable
+from tenure.domain.errors import JobCancelled, LeaseLost, StoreUnavailable
 from tenure.domain.job import NewJob, Parent, Token
+from tenure.domain.rate import Rate
 from tenure.domain.states import Mode, State
 from tenure.domain.store import Store
 from tenure.stores.sql.postgres import store as postgres_store
@@ -267,6 +278,18 @@ def test_an_id_that_is_sent_twice_at_once_is_one_job(together: Together) -> None
     together(2, story)
 
 
+def test_an_id_with_a_key_that_is_sent_many_times_at_once_is_created_by_each(together: Together) -> None:
+    """Whoever finds the key taken by this very job finds the job too."""
+
+    async def story(clients: Clients) -> None:
+        for number in range(1, 11):
+            one = job(number, key=f"k{number}")
+            sent = (store.enqueue([one]) for store in clients.stores for _ in range(4))
+            assert await asyncio.gather(*sent) == [[Enqueued(one.id)]] * 8
+
+    together(2, story)
+
+
 def test_a_cancel_that_a_claim_overtakes_cancels_what_runs(together: Together) -> None:
     async def story(clients: Clients) -> None:
         one, two = clients.stores
@@ -299,6 +322,65 @@ def test_a_settle_that_another_clients_cancel_came_before_is_refused(together: T
     together(2, story)
 
 
+def test_a_settle_of_a_lease_that_another_client_has_by_now_is_refused(together: Together) -> None:
+    """The one who settles remembers that the job runs: it does, but for somebody else."""
+
+    async def story(clients: Clients) -> None:
+        one, two = clients.stores
+        await one.enqueue([job(1)])
+        (stale,) = await clients.tokens(1, 1)
+        clients.clock.advance(LEASE + GRACE + 1)
+        await two.sweep(0)
+        taken: Any = await two.claim(claim(2))
+        assert [again.token.job_id for again in taken.jobs] == [uuid(1)]
+        clients.clock.advance(-LEASE)  # the stale one's call took its time before the lease was lost
+        assert await one.settle(success(stale)) == [LeaseLost()]
+        assert await clients.kinds(1) == [(1, "enqueued"), (2, "claimed"), (3, "lease_lost"), (4, "claimed")]
+        assert await two.settle(success(taken.jobs[0].token)) == [Settled(State.SUCCEEDED)]
+
+    together(2, story)
+
+
+def test_a_rate_is_spent_once_whoever_claims(together: Together) -> None:
+    async def story(clients: Clients) -> None:
+        one, two = clients.stores
+        body = msgspec.json.encode(QueueConfig(rate=Rate(1, 60_000)))
+        await one.put_document(Document(tenant=TENANT, kind=QUEUE, name=MAIL, body=body))
+        await one.enqueue([job(number) for number in range(1, 100)])  # more than one claim looks at
+        with clients.held("LOCK TABLE tenure.running IN SHARE MODE"):
+            (first,) = started(one.claim(claim(1)))
+            await clients.waiting(1)
+            async with asyncio.timeout(20):
+                second: Any = await two.claim(claim(2))
+            assert second.jobs == ()
+        taken: Any = await first
+        assert len(taken.jobs) == 1
+
+    together(2, story)
+
+
+def test_two_who_read_the_feed_at_once_lose_nothing(together: Together) -> None:
+    """The second comes when the first is about to give chunks their places, and sees more of them."""
+
+    async def story(clients: Clients) -> None:
+        one, two = clients.stores
+        await one.enqueue([job(1)])
+        taken = "INSERT INTO tenure.feed (position, tenant, at, body) VALUES (1, 'x', 0, '')"
+        with clients.held(taken) as connection:
+            (first,) = started(one.events())
+            await clients.waiting(1)
+            await one.enqueue([job(2)])
+            (second,) = started(two.events())
+            await clients.waiting(2)
+            connection.rollback()
+        await asyncio.gather(first, second)
+        for store in (one, two):
+            page: Any = await store.events()
+            assert [event.job_id for event in page.events] == [uuid(1), uuid(2)]
+
+    together(2, story)
+
+
 def test_documents_are_put_as_they_were_called_whoever_gave_up(together: Together) -> None:
     async def story(clients: Clients) -> None:
         one, two = clients.stores
@@ -320,6 +402,8 @@ def test_documents_are_put_as_they_were_called_whoever_gave_up(together: Togethe
 def test_a_freeze_waits_for_whoever_is_writing(together: Together) -> None:
     async def story(clients: Clients) -> None:
         one, two = clients.stores
+        for number in (8, 9):
+            await one.enqueue([job(number)])  # its connection has seen the statement: the next call is nothing else
         with clients.held("LOCK TABLE tenure.job IN SHARE MODE"):
             (enqueued,) = started(one.enqueue([job(1)]))
             await clients.waiting(1)

@@ -23,18 +23,20 @@ def check(value: Any, depth: int = 1) -> None:
     """Refuses nesting beyond 64 levels, and numbers that no other reader understands."""
     if depth > MAX_DEPTH:
         raise InvalidValue(f"payload: nested deeper than {MAX_DEPTH} levels")
-    if type(value) in _PLAIN or isinstance(value, _TEXTS):
-        return
-    if isinstance(value, int):
-        if not SMALLEST <= value <= LARGEST:
-            raise InvalidValue("payload: an integer beyond 64 bits would be rounded elsewhere; send it as a string")
-        return
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise InvalidValue(f"payload: {value} isn't a JSON number; send None or a string instead")
-        return
+    if type(value) is not dict and not isinstance(value, msgspec.Struct):
+        if type(value) in _PLAIN or isinstance(value, _TEXTS):
+            return
+        if isinstance(value, int):
+            if not SMALLEST <= value <= LARGEST:
+                raise InvalidValue("payload: an integer beyond 64 bits would be rounded elsewhere; send it as a string")
+            return
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                raise InvalidValue(f"payload: {value} isn't a JSON number; send None or a string instead")
+            return
     for content in _contents(value):
-        if depth == MAX_DEPTH or type(content) not in _PLAIN:
+        kind = type(content)
+        if depth == MAX_DEPTH or not (kind in _PLAIN or (kind is int and SMALLEST <= content <= LARGEST)):
             check(content, depth + 1)
 
 

@@ -6,8 +6,10 @@ in hand it took a third of a claim's time.
 
 import hashlib
 from collections.abc import Iterable
+from copy import copy
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from tenure.domain import names
 from tenure.domain.errors import InvalidValue
@@ -120,10 +122,22 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def fingerprint(self) -> bytes:
         return fingerprint(self.job_type, self.codec, self.payload, self.queue)
 
+    def like(self, id: str, payload: bytes) -> "NewJob":
+        """The same with another id and payload: what is valid already isn't looked at again."""
+        other = copy(self)
+        force_setattr(other, "id", names.job_id(id))
+        force_setattr(other, "payload", names.size("payload", payload, names.MAX_PAYLOAD))
+        return other
+
 
 def fingerprint(job_type: str, codec: str, payload: bytes, queue: str) -> bytes:
     """What tells two bodies apart under one id or key."""
     return hashlib.sha256(b"\0".join((job_type.encode(), codec.encode(), queue.encode(), payload))).digest()
+
+
+def fingerprinting(job_type: str, codec: str, queue: str) -> "hashlib._Hash":
+    """The beginning of fingerprints: copied for each payload, where there are many."""
+    return hashlib.sha256(b"\0".join((job_type.encode(), codec.encode(), queue.encode(), b"")))
 
 
 def key_hash(key: str) -> str:

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from tenure.domain.calls import Enqueued
 from tenure.domain.errors import OutcomeUnknown, Refused, StoreError
 from tenure.domain.job import NewJob
+from tenure.domain.names import MAX_BATCH
 from tenure.domain.store import Store
 from tenure.stores.inside import inside_at
 
-FLUSH_JOBS = 500
+FLUSH_JOBS = MAX_BATCH
 FLUSH_BYTES = 4 * 1024 * 1024
 WAITING_JOBS = 10_000
 """Jobs that may wait to be sent; beyond it `enqueue` waits too."""

@@ -4,32 +4,37 @@ import os
 import threading
 import time
 
-_BYTES = 8
-_POOL = 512 * _BYTES
+_DIGITS = 16
+_POOL = 512 * _DIGITS
+_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 _lock = threading.Lock()
 _last = 0
-_random = b""
+_stamp = (0, "")
+_random = ""
+_used = 0
 
 
 def uuid7() -> str:
     """A new id; those of one process come in order."""
-    global _last, _random
+    global _last, _stamp, _random, _used
     with _lock:
         # 48 bits of milliseconds, then 12 that count inside one: never twice the same, never backwards.
         _last = max(_last + 1, time.time_ns() // 1_000_000 << 12)
-        if len(_random) < _BYTES:
-            _random = os.urandom(_POOL)
-        chance, _random = int.from_bytes(_random[:_BYTES], "big"), _random[_BYTES:]
-        stamp, count = _last >> 12, _last & 0xFFF
-    text = f"{stamp << 80 | 7 << 76 | count << 64 | 2 << 62 | chance >> 2:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        milliseconds = _last >> 12
+        if milliseconds != _stamp[0]:
+            _stamp = milliseconds, f"{milliseconds >> 16:08x}-{milliseconds & 0xFFFF:04x}"
+        if _used == len(_random):
+            _random, _used = os.urandom(_POOL // 2).hex(), 0
+        first, chance = _random[_used], _random[_used + 1 : _used + _DIGITS]
+        _used += _DIGITS
+        return f"{_stamp[1]}-7{_last & 0xFFF:03x}-{_VARIANT[first]}{chance[:3]}-{chance[3:]}"
 
 
 def _forget() -> None:
     """A forked child must not give out its parent's random bytes."""
-    global _random, _lock
-    _random, _lock = b"", threading.Lock()
+    global _random, _used, _lock
+    _random, _used, _lock = "", 0, threading.Lock()
 
 
 os.register_at_fork(after_in_child=_forget)

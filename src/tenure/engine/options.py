@@ -150,6 +150,11 @@ def new_job(
     )
 
 
+def same_for_all(options: Options) -> bool:
+    """Whether no option depends on a call's arguments, or belongs to one job."""
+    return "id" not in options and not any(map(callable, options.values()))
+
+
 def _priority(value: Any) -> Any:
     return value.value if isinstance(value, Priority) else value
 

@@ -69,7 +69,12 @@ class HandlerSignature:
             raise InvalidValue(f"job {self._name}: its parameters can't be sent ({error})") from error
         return made
 
-    @property
+    @cached_property
+    def _plain(self) -> dict[str, Any]:
+        """Parameters of types whose values a codec gives back as they are."""
+        return {name: hint for name in self._sent.parameters if (hint := self._hints.get(name)) in (str, int, bool)}
+
+    @cached_property
     def result_type(self) -> Any:
         return self._hints.get("return", Any)
 
@@ -108,19 +113,28 @@ class HandlerSignature:
         return dict(bound.arguments)
 
     def encode(self, arguments: Mapping[str, Any], codec: Codec) -> bytes:
-        """The payload. It is decoded at once, so a value of the wrong type is refused before anything is stored."""
-        body = codec.encode(arguments)
-        self.decode(body, codec)
+        """The payload. A value of the wrong type is refused before anything is stored: what isn't plainly of the right
+        one is decoded at once.
+        """
+        body, plain = codec.encode(arguments), self._plain
+        for name, value in arguments.items():
+            if type(value) is not plain.get(name):
+                self._decoded(body, codec)
+                break
         return body
 
     def decode(self, body: bytes, codec: Codec) -> dict[str, Any]:
         """The arguments of a payload, typed."""
-        try:
-            decoded = codec.decode(body, self.arguments_type)
-        except InvalidValue as error:
-            raise InvalidValue(f"{self._name}(): {error}") from error
+        decoded = self._decoded(body, codec)
         found = zip(decoded.__struct_fields__, astuple(decoded), strict=True)
         return {name: value for name, value in found if value is not UNSET}
+
+    def _decoded(self, body: bytes, codec: Codec) -> msgspec.Struct:
+        try:
+            decoded: msgspec.Struct = codec.decode(body, self.arguments_type)
+        except InvalidValue as error:
+            raise InvalidValue(f"{self._name}(): {error}") from error
+        return decoded
 
     def schema(self) -> dict[str, Any]:
         """The JSON Schemas of parameters and result, for whoever enqueues without this code."""

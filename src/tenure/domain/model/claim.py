@@ -63,7 +63,8 @@ def _lease_all(unit: Unit, request: Claim, token: bytes, taken: "list[Taken]") -
 def lease_one(unit: Unit, request: Claim, token: bytes, one: "Taken") -> Job:
     """A taken job under its lease."""
     ttl, grace = times_of(request, one)
-    lease = Lease(request.worker, unit.now, unit.now + ttl, ttl, grace)
+    claimed_at = max(unit.now, one.job.updated_at)  # as its event says; the lease itself goes by the store's time
+    lease = Lease(request.worker, claimed_at, unit.now + ttl, ttl, grace)
     step = apply(Command.CLAIM, one.job, Take(token, lease, one.group_holders, one.group_limit), unit.now)
     unit.put(one.job, step)
     return step.job

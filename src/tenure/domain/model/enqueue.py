@@ -31,8 +31,9 @@ def enqueue(unit: Unit, jobs: Sequence[NewJob], atomic: bool = False) -> list[En
     if unit.meta.frozen:
         return [StoreFrozen() for _ in jobs]
     untouched = unit.snapshot() if atomic else None
-    unit.fetch_jobs([(job.tenant, job.id) for job in jobs])
+    # Keys before ids: where others write meanwhile, whoever holds a key is then known by its id too.
     unit.fetch_bindings([(job.tenant, job.queue, job.job_type, job.key) for job in jobs if job.key is not None])
+    unit.fetch_jobs([(job.tenant, job.id) for job in jobs])
     batch = {(job.tenant, job.id): job for job in reversed(jobs) if job.parents} if jobs else {}
     replies = [_enqueue_one(unit, job, batch) for job in jobs]
     if untouched is not None and not all(_created(reply) for reply in replies):

@@ -16,6 +16,7 @@ def get(unit: Unit, refs: Sequence[Ref], explain: bool) -> list[JobView | Refuse
     """Jobs by reference; unknown and foreign ones are not found."""
     unit.fetch_jobs(refs)
     payloads = unit.tables.payloads(refs)
+    unit.fetch_outcomes([job for ref in refs if (job := unit.job(ref)) is not None])
     return [
         JobNotFound() if (job := unit.job(ref)) is None else _view(unit, job, payloads[ref], explain) for ref in refs
     ]
@@ -73,6 +74,7 @@ def query(unit: Unit, where: JobFilter, after: str | None, limit: int) -> JobPag
     found = unit.tables.query(where, before, limit + 1)
     jobs = found[:limit]
     payloads = unit.tables.payloads([job.ref for job in jobs])
+    unit.fetch_outcomes(jobs)
     views = tuple(_view(unit, job, payloads[job.ref]) for job in jobs)
     return JobPage(views, f"{jobs[-1].spec.seq}" if len(found) > limit else None)
 

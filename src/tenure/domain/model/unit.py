@@ -64,6 +64,8 @@ class Unit:
         self._ended: list[Ref] = []
         self._read_jobs: dict[Ref, Job | None] = {}
         self._read_bindings: dict[BindingKey, Binding | None] = {}
+        self._read_letters: dict[Ref, DeadLetter | None] = {}
+        self._read_results: dict[Ref, Result | None] = {}
         self._read_from: dict[Ref, list[Edge]] = {}
         self._read_to: dict[Ref, list[Edge]] = {}
         self._read_depth: dict[Lane, int] = {}
@@ -85,6 +87,13 @@ class Unit:
     def fetch_bindings(self, keys: Sequence[BindingKey]) -> None:
         """Reads the holders of many keys at once."""
         self._fetch(keys, self._read_bindings, self.tables.bindings, lambda: None)
+
+    def fetch_outcomes(self, jobs: Sequence[Job]) -> None:
+        """Reads what many ended jobs left behind, at once: results and dead letters."""
+        failed = [job.ref for job in jobs if job.state is State.FAILED]
+        succeeded = [job.ref for job in jobs if job.state is State.SUCCEEDED]
+        self._fetch(failed, self._read_letters, self.tables.dead_letters, lambda: None)
+        self._fetch(succeeded, self._read_results, self.tables.results, lambda: None)
 
     @staticmethod
     def _fetch(
@@ -158,14 +167,18 @@ class Unit:
         return sorted(edges.values(), key=lambda edge: edge.child_seq) if len(edges) > 1 else list(edges.values())
 
     def letter(self, ref: Ref) -> DeadLetter | None:
-        return self.letters[ref] if ref in self.letters else self.tables.dead_letters([ref]).get(ref)
+        if ref in self.letters:
+            return self.letters[ref]
+        return self._read_letters[ref] if ref in self._read_letters else self.tables.dead_letters([ref]).get(ref)
 
     def has_result(self, ref: Ref) -> bool:
         """Whether a result is kept, be it past its time."""
         return self._kept_result(ref) is not None
 
     def _kept_result(self, ref: Ref) -> Result | None:
-        return self.results[ref] if ref in self.results else self.tables.results([ref]).get(ref)
+        if ref in self.results:
+            return self.results[ref]
+        return self._read_results[ref] if ref in self._read_results else self.tables.results([ref]).get(ref)
 
     def result(self, ref: Ref) -> Result | None:
         """The result while it lives: until its time, and as long as a child may still ask for it."""

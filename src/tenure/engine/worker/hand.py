@@ -126,7 +126,7 @@ class Hands:
     def __init__(self, concurrency: int, queues: dict[str, int | None]) -> None:
         self._concurrency = concurrency
         self._queues = queues
-        self._held: dict[Token, Hand] = {}
+        self._held: dict[Hand, None] = {}
         self._by_queue: Counter[str] = Counter()
         self.empty = asyncio.Event()
         self.empty.set()
@@ -135,16 +135,16 @@ class Hands:
         return len(self._held)
 
     def __iter__(self) -> Iterator[Hand]:
-        return iter(list(self._held.values()))
+        return iter(list(self._held))
 
     def add(self, hand: Hand) -> None:
-        self._held[hand.token] = hand
-        self._by_queue[hand.queue] += 1
+        self._held[hand] = None
+        self._by_queue[hand.claimed.job.spec.queue] += 1
         self.empty.clear()
 
     def remove(self, hand: Hand) -> None:
-        del self._held[hand.token]
-        self._by_queue[hand.queue] -= 1
+        del self._held[hand]
+        self._by_queue[hand.claimed.job.spec.queue] -= 1
         if not self._held:
             self.empty.set()
 

@@ -12,7 +12,6 @@ from typing import Protocol
 
 from tenure.domain.calls import Renewal, Renewed
 from tenure.domain.errors import JobCancelled, Refused, StoreError
-from tenure.domain.job import Token
 from tenure.domain.store import Store
 from tenure.engine.worker.clock import boottime
 from tenure.engine.worker.hand import Ending, Hand
@@ -46,7 +45,7 @@ class Renewer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._held: dict[Token, Hand] = {}
+        self._held: dict[Hand, None] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._home = asyncio.get_running_loop()
         self._wake: asyncio.Event | None = None
@@ -66,12 +65,12 @@ class Renewer:
 
     def added(self, hand: Hand) -> None:
         with self._lock:
-            self._held[hand.token] = hand
+            self._held[hand] = None
         self._look(hand.renew_at)
 
     def removed(self, hand: Hand) -> None:
         with self._lock:
-            self._held.pop(hand.token, None)
+            self._held.pop(hand, None)
 
     def reported(self, hand: Hand) -> None:
         self._look(hand.progress_at)
@@ -100,7 +99,7 @@ class Renewer:
 
     def _all(self) -> list[Hand]:
         with self._lock:
-            return list(self._held.values())
+            return list(self._held)
 
     def _when(self, hand: Hand, now: float) -> float:
         """When a job is next to be renewed. A handler past its time is let go: its lease must end."""

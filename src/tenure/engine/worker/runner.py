@@ -70,10 +70,10 @@ class Runner:
             outcome = self._outcome_of(hand, error)
         else:
             leave_if_forked(self._forks)
-            outcome = await self._success(hand, value)
+            outcome = SUCCEEDED if _nothing_to_keep(hand, value) else await self._success(hand, value)
         if hand.context is not None and hand.context.settled:
             return self._after_transaction(hand, outcome)
-        return self._as_told(hand, outcome)
+        return outcome if hand.ending is None else self._as_told(hand, outcome)
 
     @staticmethod
     def _after_transaction(hand: Hand, outcome: Outcome) -> None:
@@ -86,8 +86,10 @@ class Runner:
         if context is None:
             raise AssertionError("a hand was run without its context")
         CURRENT.set(context)  # in this job's task alone
-        execute = self._executors.of(definition.executor)
-        return wrapped(self._app.middlewares, context, lambda: execute(hand, arguments))
+        execute, middlewares = self._executors.of(definition.executor), self._app.middlewares
+        return (
+            wrapped(middlewares, context, lambda: execute(hand, arguments)) if middlewares else execute(hand, arguments)
+        )
 
     async def _success(self, hand: Hand, value: Any) -> Outcome:
         carried = hand.context.carried if hand.context else ()
@@ -95,8 +97,6 @@ class Runner:
             carried += value.carried
         try:
             result = self._result(hand, value)
-            if result is None and not carried:
-                return SUCCEEDED
             return await to_settle(self._app, hand.token.tenant, hand.token.job_id, result, carried)
         except (asyncio.CancelledError, StoreError) as error:  # of the blob store
             return self._outcome_of(hand, error)
@@ -166,6 +166,12 @@ class Runner:
                 return calls.Retry(failure, self._delay(hand), "timeout")
             case Ending.SHUTDOWN:
                 return calls.Release(reason="shutdown") if _broken_off(hand, outcome) else outcome
+
+
+def _nothing_to_keep(hand: Hand, value: Any) -> bool:
+    """Whether a handler gave back nothing, as its signature says, and made no jobs that go in with its success."""
+    carried = hand.context.carried if hand.context else ()
+    return value is None and not carried and hand.definition.signature.result_type is NoneType
 
 
 def _broken_off(hand: Hand, outcome: Outcome) -> bool:

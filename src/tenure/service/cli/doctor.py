@@ -14,6 +14,7 @@ from tenure.service.cli.arguments import add_command, add_store
 from tenure.service.cli.checks import Check, Level, ok, problem, warning
 from tenure.service.cli.output import Column, Out
 from tenure.service.cli.place import file_checks
+from tenure.service.cli.server import server_checks
 from tenure.service.cli.target import load_app, path_of, shown_url, url_of
 from tenure.service.cli.words import counted
 from tenure.stores.opening import open_store
@@ -60,12 +61,21 @@ def looked_at(url: str) -> Iterator[Check]:
             "use sqlite:///jobs.db to keep them",
         )
         return
-    path, blocked = path_of(url), False
-    for check in file_checks(path) if path is not None else ():
+    blocked = False
+    for check in around(url):
         blocked = blocked or check.level is Level.PROBLEM
         yield check
     if not blocked:
         yield from asyncio.run(store_checks(url))
+
+
+def around(url: str) -> Iterator[Check]:
+    """What is looked at before the store itself is asked: its file, or its server."""
+    path = path_of(url)
+    if path is not None:
+        yield from file_checks(path)
+    elif url.partition("://")[0] in ("postgresql", "postgres"):
+        yield from server_checks(url)
 
 
 async def store_checks(url: str) -> list[Check]:

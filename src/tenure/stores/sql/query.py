@@ -37,17 +37,24 @@ def query_sql(where: JobFilter, before_seq: int | None, limit: int, listed: str 
     ]
 
 
-def scan_sql(columns: Sequence[str], where: JobFilter, span: Span) -> tuple[str, list[Any]]:
-    """All records of a span in order of arrival: the statement and its values.
+def scan_sql(
+    columns: Sequence[str], where: JobFilter, span: Span, records: str, listed: str = "tenant"
+) -> tuple[str, list[Any]]:
+    """All records of a span in order of arrival: the statement and its values. `records` is where they are found.
 
     One statement for all pages: a list of labelled jobs is made once, not for each page.
     """
-    terms = _terms(where, "tenant")
-    if span.after is not None:
-        terms.add("seq > ?", int(span.after))
-    if span.until is not None:
-        terms.add("seq <= ?", int(span.until))
-    return f"SELECT {', '.join(columns)} FROM tenure.record AS record WHERE {terms} ORDER BY seq", terms.values
+    terms = _terms(where, listed)
+    for term in span_terms(span):
+        terms.add(term)
+    return f"SELECT {', '.join(columns)} FROM {records} AS record WHERE {terms} ORDER BY seq", terms.values
+
+
+def span_terms(span: Span) -> list[str]:
+    """What holds for the arrival numbers of a span. They are numbers, so they stand in the text."""
+    after = [] if span.after is None else [f"seq > {int(span.after)}"]
+    until = [] if span.until is None else [f"seq <= {int(span.until)}"]
+    return after + until
 
 
 def _terms(where: JobFilter, listed: str) -> Terms:

@@ -11,6 +11,11 @@ parameters by one of three words, each followed by columns and types:
 After `@keys`, `@find(tenure.slot AS s: s.id = want.id)` joins what is found for each of them, one by one: SQLite joins
 in the order written, PostgreSQL from behind OFFSET 0. Left to itself it would begin with a table that statistics call
 empty, and read all of it, dead rows too.
+
+Two words are PostgreSQL's only, and are explained where they are used (`postgres/frontier.py`):
+
+    WITH @moment($1, $2)                        what is visible now, and was in a snapshot before
+    FROM @news(tenure.ready: queue, seq) AS r   the rows that are new since
 """
 
 import re
@@ -22,6 +27,22 @@ import msgspec
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _MANY = re.compile(r"@(keys|rows|each)\(([^)]*)\)")
 _FIND = re.compile(r"@find\((\S+) AS (\w+): ([^)]*)\)")
+_MOMENT = re.compile(r"@moment\((\$\d+), (\$\d+)\)")
+_NEWS = re.compile(r"@news\((\S+): ([^)]*)\)")
+
+_MOMENT_SQL = r"""moment AS MATERIALIZED (
+    SELECT now, before, ARRAY(
+        SELECT x FROM pg_snapshot_xip(before) AS x WHERE pg_visible_in_snapshot(x, now)
+        UNION ALL SELECT \2::text::xid8 UNION ALL SELECT pg_current_xact_id_if_assigned()
+    ) AS ended
+    FROM (SELECT pg_current_snapshot() AS now, \1::text::pg_snapshot AS before OFFSET 0) AS taken
+)"""
+_NEWS_SQL = r"""(
+    SELECT \2 FROM \1
+    WHERE xid >= (SELECT pg_snapshot_xmax(before) FROM moment) AND xid < (SELECT pg_snapshot_xmax(now) FROM moment)
+    UNION ALL SELECT \2 FROM \1 WHERE xid = ANY ((SELECT ended FROM moment)::xid8[])
+    OFFSET 0
+)"""
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -73,6 +94,7 @@ def postgres(schema: str) -> Dialect:
     """Many keys or rows are one array for each column."""
 
     def dialect(text: str) -> Statement:
+        text = _NEWS.sub(_NEWS_SQL, _MOMENT.sub(_MOMENT_SQL, text))
         text = _FIND.sub(r"CROSS JOIN LATERAL (SELECT * FROM \1 AS \2 WHERE \3 OFFSET 0) AS \2", text)
         found = _MANY.search(text)
         columns = [] if found is None else _columns(found[2])

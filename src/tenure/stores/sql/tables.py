@@ -7,6 +7,7 @@ changes are kept; the statements' names and columns are the same in all of them.
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from tenure.domain.calls import Document, JobFilter
@@ -17,6 +18,7 @@ from tenure.domain.model.documents import configs, parse
 from tenure.domain.model.tables import BucketKey, DocumentKey, Lane
 from tenure.domain.names import Ms
 from tenure.domain.states import State
+from tenure.domain.store import Span
 from tenure.stores.sql import rows
 from tenure.stores.sql.dump import dump, restore
 from tenure.stores.sql.query import query_sql
@@ -56,6 +58,8 @@ class SqlTables(ABC):
 
     listed = "tenant"
     """What the index begins with by which a tenant's jobs are listed."""
+    payload = "payload"
+    """How a record's payload is asked for."""
 
     def __init__(self) -> None:
         self._meta = Meta()
@@ -88,6 +92,20 @@ class SqlTables(ABC):
     @abstractmethod
     def stream(self, sql: str, values: Sequence[Any]) -> Iterator[Row]:
         """The rows of a statement made on the spot, its values marked by `?`."""
+
+    def pages(self, sql: str, values: Sequence[Any], size: int) -> Iterator[list[Row]]:
+        """The rows of such a statement, so many at once: no more of them are kept in memory."""
+        rows = self.stream(sql, values)
+        while page := list(islice(rows, size)):
+            yield page
+
+    def joins_results(self, where: JobFilter) -> bool:
+        """Whether `records` can have results beside them, and it pays for such a filter."""
+        return False
+
+    def records(self, span: Span, with_results: bool = False) -> str:
+        """Where the records of a span are found."""
+        return "tenure.record"
 
     def row(self, name: str, *values: Any) -> Row:
         """The one row that a named statement finds."""

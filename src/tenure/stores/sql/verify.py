@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
+import msgspec
+
 from tenure.domain.job import Job
 from tenure.domain.names import Ms
 from tenure.domain.states import State
@@ -30,7 +32,11 @@ def records(
     """
     labels = set(tables.stream("SELECT tenant, name, value, seq FROM tenure.label", ()))
     for row in tables.stream(RECORDS, ()):
-        job = rows.job_of(rows.spec_of(row[1]), *row[2:6])
+        try:
+            job = rows.job_of(rows.spec_of(row[1]), *row[2:6])
+        except (msgspec.DecodeError, KeyError, TypeError, UnicodeError) as error:
+            yield f"record {row[0]} of {row[6:8]} can't be read: {error}"
+            continue
         if (row[0], *row[6:]) != _columns(job):
             yield f"job {job.ref} has columns {(row[0], *row[6:])}, its record says {_columns(job)}"
         if (job.state is State.RUNNING) != (job.lease is not None):

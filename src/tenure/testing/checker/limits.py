@@ -21,6 +21,8 @@ class Limits:
         """Writes that were sent and not answered while they were the only one, by document."""
         self._used: set[str] = set()
         self._tats: dict[tuple[str, ...], int] = {}
+        self._made: dict[tuple[str, ...], int] = {}
+        """When the latest claim of each was made, at least."""
         self._draining: dict[Ref, tuple[Lane, str | None, int, int]] = {}
         self._cache: dict[Lane, list[Rules]] = {}
 
@@ -74,7 +76,7 @@ class Limits:
             raise Violation("H6", f"{len(running)} run and {len(draining)} drain in {lane}, its limit is {limit}")
         if job.group is not None:
             self._check_group(job, event, rules, draining)
-        self._check_rates(lane, job.group, rules, event["at"])
+        self._check_rates(lane, job, rules, event["at"])
 
     def _check_group(self, job: Told, event: Body, rules: list[Rules], draining: list[str | None]) -> None:
         lane = (job.ref[0], job.queue)
@@ -89,9 +91,14 @@ class Limits:
         if told_limit is not None and told > told_limit:
             raise Violation("H6", f"group {job.group} of {lane}: {told} holders over the limit {told_limit}")
 
-    def _check_rates(self, lane: Lane, group: str | None, rules: list[Rules], at: int) -> None:
+    def _check_rates(self, lane: Lane, job: Told, rules: list[Rules], at: int) -> None:
+        """A job's times never go back: one that was ahead of the claim's clock tells only that it wasn't later.
+
+        Calls overlap: a claim that the feed tells of later wasn't made earlier, whatever it took for the time.
+        """
         if len(rules) != 1:
             return
+        group, earliest = job.group, at if job.at > job.was_at or job.version == 2 else 0
         buckets: list[tuple[tuple[str, ...], Bucket | None]] = [(lane, rules[0].bucket)]
         if group is not None:
             buckets.append(((*lane, group), rules[0].group_bucket))
@@ -99,9 +106,11 @@ class Limits:
             if bucket is None:
                 continue
             tat = self._tats.get(key, 0)
-            if not bucket.conforms(tat, at):
-                raise Violation("H7", f"{'/'.join(key)}: a claim at {at} comes {bucket.wait(tat, at)} ms too early")
-            self._tats[key] = bucket.spend(tat, at)
+            before = self._made.get(key, 0)
+            made, self._made[key] = max(at, before), max(earliest, before)
+            if not bucket.conforms(tat, made):
+                raise Violation("H7", f"{'/'.join(key)}: a claim at {at} comes {bucket.wait(tat, made)} ms too early")
+            self._tats[key] = bucket.spend(tat, earliest)
 
     def cancelled(self, job: Told, event: Body) -> None:
         """A running job was cancelled: its slot drains."""

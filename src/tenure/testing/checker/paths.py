@@ -48,6 +48,8 @@ class Told:
     run_at: int
     enqueued_at: int
     at: int
+    was_at: int = 0
+    """The time of the event before."""
     state: str = "pending"
     version: int = 1
     attempt: int = 0
@@ -144,7 +146,7 @@ class Account:
             raise Violation("H11", f"{kind} of {_name(ref)} at {event['at']}, its last event was at {job.at}")
         self._check_move(job, event)
         job.version += 1
-        job.at = event["at"]
+        job.was_at, job.at = job.at, event["at"]
         self._apply(job, event)
         return job
 

@@ -52,6 +52,19 @@ def test_a_jobs_times_never_go_back(world: World) -> None:
     assert [event.at for event in world.story(token.job_id)] == [high, high, high]
 
 
+def test_a_job_ran_from_its_claim_to_its_end_whatever_the_clock_did_before(world: World) -> None:
+    token = world.start()
+    world.tick(10)
+    ok(world.release(token))
+    world.tick(-5)
+    again = world.take().token
+    world.tick(100)
+    ok(world.succeed(again))
+    *_, claimed, succeeded = world.story(token.job_id)
+    assert succeeded.run_ms == succeeded.at - claimed.at
+    assert world.record(token.job_id).history[-1].claimed_at == claimed.at
+
+
 def test_a_clock_that_goes_back_frees_no_lease_and_takes_none(world: World) -> None:
     token = world.start()
     until = world.now + LEASE

@@ -111,6 +111,19 @@ class _TidsDumper(_ArrayDumper):
     oid = 1010
 
 
+_OIDS = {Texts: 1009, Bigints: 1016, Byteas: 1001, Booleans: 1000, Tids: 1010, str: TEXT, int: BIGINT, bytes: BYTEA}
+
+
+def wire(value: Any) -> tuple[int, bytes | None]:
+    """A value's type, and its bytes, as the server takes them."""
+    kind = type(value)
+    if kind is int:
+        return BIGINT, pack(">q", value)
+    if value is None:
+        return 0, None
+    return _OIDS[kind], value.encode() if kind is str else value
+
+
 def adapt(context: AdaptContext) -> None:
     """Makes a connection or a cursor send values as the statements declare them: one statement, one plan."""
     adapters = context.adapters

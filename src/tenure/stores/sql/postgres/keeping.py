@@ -41,7 +41,7 @@ Rows = dict[str, list[Row]]
 
 def keep(tables: "PostgresTables", unit: Unit) -> tuple[Meta, bool]:
     """Sends everything; the store's numbers as they then are, and whether the configuration changed."""
-    if tables.new_claim and _lease_at_once(tables, unit):
+    if (tables.new_claim and _lease_at_once(tables, unit)) or finish_at_once(tables, unit):
         return tables.meta(), False
     _keep_hot(tables, tables.hot, unit.now)
     _keep_jobs(tables, unit)
@@ -197,29 +197,38 @@ def _take_from_line(tables: "PostgresTables", hot: HotMoves) -> None:
 
 
 def _lease_at_once(tables: "PostgresTables", unit: Unit) -> bool:
-    """A claim that took nothing but what it had locked, by one statement; whether that was so."""
+    """A claim that took nothing but what it had locked, by one statement; whether that was so.
+
+    Most of its jobs are alike but for their numbers: each says which of the few kinds it is.
+    """
     hot, lying, column = tables.hot, tables.lying, tables.pipeline.column
     changed = (unit.after, unit.buckets, unit.positions, hot.taken, hot.succeeded, hot.out_of_order, hot.results)
     if any(changed) or not hot.leased:
         return False
-    taken = [(queue, tenant, token, *row) for (queue, tenant, token), rows_of in hot.leased.items() for row in rows_of]
-    if not all(row[5] in lying for row in taken):
+    kinds: dict[tuple[Any, ...], int] = {}
+    seqs: list[int] = []
+    numbers: list[int] = []
+    for (queue, tenant, _), taken in hot.leased.items():
+        limited = tables.rules(tenant, queue).limit is not None
+        for _, _, seq, deadline, live, version in taken:
+            seqs.append(seq)
+            numbers.append(kinds.setdefault((queue, tenant, deadline, live, version, limited), len(kinds) + 1))
+    if not all(seq in lying for seq in seqs):
         return False
-    queues, tenants, tokens, _, _, seqs, deadlines, lives, versions = zip(*taken, strict=True)
-    limited = {lane: tables.rules(*lane).limit is not None for lane in set(zip(tenants, queues, strict=True))}
+    queues, tenants, deadlines, lives, versions, limits = zip(*kinds, strict=True)
     tables.run(
         "lease_at_once",
         column("tid", [lying[seq] for seq in seqs]),
         len(seqs),
-        tokens[0],
+        next(iter(hot.leased))[2],
         column("bigint", seqs),
+        column("bigint", numbers),
         column("text", queues),
         column("text", tenants),
-        column("text", [""] * len(seqs)),
         column("bigint", deadlines),
         column("bytea", lives),
         column("bigint", versions),
-        column("boolean", [limited[lane] for lane in zip(tenants, queues, strict=True)]),
+        column("boolean", limits),
         min(deadlines),
         column("text", list(unit.events)),
         column("bytea", [encode_events(made) for made in unit.events.values()]),
@@ -227,6 +236,44 @@ def _lease_at_once(tables: "PostgresTables", unit: Unit) -> bool:
     )
     hot.clear()
     return True
+
+
+def finish_at_once(tables: "PostgresTables", unit: Unit) -> bool:
+    """Successes and nothing else, by one statement; whether that was so. It fails if one isn't as it was read.
+
+    Most end alike: each says which of the few ends is its own.
+    """
+    hot, column = tables.hot, tables.pipeline.column
+    changed = (unit.after, unit.bindings, unit.documents, unit.edges, unit.letters, unit.slots, unit.cascades)
+    if any(changed) or unit.results or hot.leased or hot.taken or not hot.succeeded:
+        return False
+    ends = list(hot.succeeded)
+    ended = sorted((seq, number) for number, end in enumerate(ends, 1) for seq in hot.succeeded[end])
+    seqs, numbers = zip(*ended, strict=True)
+    versions = [version - 1 for version, _ in ends]
+    parts = {name for name, given in (("results", hot.results), ("grouped", hot.out_of_order)) if given}
+    tables.pipeline.send_part(
+        "finish_at_once",
+        frozenset(parts),
+        column("bigint", seqs),
+        column("bigint", [versions[number - 1] for number in numbers]),
+        column("bigint", numbers),
+        column("bytea", [live for _, live in ends]),
+        unit.now // DAY,
+        column("text", list(unit.events)),
+        column("bytea", [encode_events(made) for made in unit.events.values()]),
+        unit.now,
+        *_columns(tables, hot.results, ("bigint", "bigint", "bytea", "text")),
+        *_columns(tables, hot.out_of_order, ("text", "text", "text", "bigint")),
+    )
+    tables.many("no_children", unit.ended_parents)
+    hot.clear()
+    return True
+
+
+def _columns(tables: "PostgresTables", given: list[Row], kinds: tuple[str, ...]) -> list[Any]:
+    columns = list(zip(*given, strict=True)) or [()] * len(kinds)
+    return [tables.pipeline.column(kind, values) for kind, values in zip(kinds, columns, strict=True)]
 
 
 # What belongs to jobs

@@ -5,7 +5,6 @@ statement (`arriving.py`, `settling.py`).
 """
 
 import hashlib
-import re
 from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any, cast
@@ -15,17 +14,15 @@ from tenure.stores.sql.postgres.runners import Answer, Runner
 from tenure.stores.sql.rows import Row
 from tenure.stores.sql.statements import Statement
 
-_PART = re.compile(r"/\* (\w+) \*/ (.*?)/\* end \*/ ", re.DOTALL)
-
 
 class Pipeline:
     """Runs the named statements on one connection, whoever's it is."""
 
     def __init__(self, runner: Runner, place: Place) -> None:
         self._runner = runner
+        self._place = place
         self._sql = place.sql
         self._schema = place.schema
-        self._partial = place.partial
         self._ahead: dict[tuple[str, Any], Any] = {}
 
     def clear(self) -> None:
@@ -53,12 +50,7 @@ class Pipeline:
 
     def send_part(self, name: str, parts: frozenset[str], *values: Any) -> Answer:
         """Sends a statement with only some of its optional parts."""
-        text = self._partial.get((name, parts))
-        if text is None:
-            text = self._partial[name, parts] = _PART.sub(
-                lambda part: part[2] if part[1] in parts else "", self._sql[name].text
-            )
-        return self._runner.run(text, values)
+        return self._runner.run(self._place.part(name, parts), values)
 
     # Many rows of values
 
@@ -89,9 +81,17 @@ class Pipeline:
 
     def stream(self, sql: str, values: Sequence[Any]) -> Iterator[Row]:
         """The rows of a statement made on the spot, its values marked by `?`."""
+        return iter(self.run(self.written(sql), values).fetchall())
+
+    def run(self, text: str, values: Sequence[Any]) -> Answer:
+        """Sends a statement as it is written."""
+        return self._runner.run(text, values)
+
+    def written(self, sql: str) -> str:
+        """A statement made on the spot, as the server wants it."""
         numbers = count(1)
         text = "".join(f"${next(numbers)}" if mark == "?" else mark for mark in sql)
-        return iter(self._runner.run(text.replace("tenure.", f"{self._schema}."), values).fetchall())
+        return text.replace("tenure.", f"{self._schema}.")
 
     def number(self, *what: str) -> int:
         """What an advisory lock is known by."""

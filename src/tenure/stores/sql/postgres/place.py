@@ -1,8 +1,15 @@
 """Where a store's tables are, and what its connections in this process know together."""
 
+import re
+
+from tenure.domain.errors import StoreCorrupt
 from tenure.domain.job import Job, Ref, Spec
 from tenure.domain.names import Ms
 from tenure.stores.sql import statements
+from tenure.stores.sql.postgres.frontier import PATIENCE, Border, Frontiers
+
+KEPT_LANES = 10_000
+_PART = re.compile(r"/\* (\w+) \*/ (.*?)/\* end \*/ ", re.DOTALL)
 
 
 class Overtaken(Exception):
@@ -17,10 +24,18 @@ class Severed(Exception):
         self.committing = committing
 
 
+class Unreadable(StoreCorrupt):
+    """A record that can't be read, or isn't there."""
+
+    def __init__(self, seq: int, error: Exception) -> None:
+        super().__init__(f"the record with seq {seq} can't be read ({error})")
+        self.seq = seq
+
+
 class Place:
     """A schema, its statements, and what was seen there."""
 
-    def __init__(self, schema: str, slack: Ms) -> None:
+    def __init__(self, schema: str, slack: Ms, patience: int | None = PATIENCE) -> None:
         self.schema = f'"{schema}"'
         self.sql = statements.load(__package__ or "", statements.postgres(self.schema))
         self.partial: dict[tuple[str, frozenset[str]], str] = {}
@@ -32,3 +47,22 @@ class Place:
         self.running: dict[Ref, Job] = {}
         """Jobs that this process saw to run. Whoever settles one finds out whether it still does."""
         self.specs: dict[int, Spec] = {}
+        self.welcomed: dict[tuple[str, str, bool], int] = {}
+        """Where jobs needed nothing but room (tenant, queue, whether they had a group), under which configuration."""
+        self.frontiers = Frontiers(patience)
+        self.borders: dict[str, Border] = {}
+        """From where on `inbox` and `claimed` must be read."""
+
+    def welcome(self, lane: tuple[str, str, bool], config: int) -> None:
+        if len(self.welcomed) >= KEPT_LANES:
+            self.welcomed.clear()
+        self.welcomed[lane] = config
+
+    def part(self, name: str, parts: frozenset[str]) -> str:
+        """A statement with only some of its optional parts."""
+        text = self.partial.get((name, parts))
+        if text is None:
+            text = self.partial[name, parts] = _PART.sub(
+                lambda part: part[2] if part[1] in parts else "", self.sql[name].text
+            )
+        return text

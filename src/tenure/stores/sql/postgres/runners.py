@@ -39,7 +39,8 @@ class _Binary:
 
 
 class OwnRunner(_Binary):
-    """A connection of the store's own: in a pipeline, with every statement prepared."""
+    """A connection of the store's own: in a pipeline, with every statement prepared (none behind a pooler, where the
+    connection's threshold says so)."""
 
     def __init__(self, connection: "Connection[Any]") -> None:
         self.connection = connection
@@ -49,15 +50,19 @@ class OwnRunner(_Binary):
 
 
 class PsycopgRunner(_Binary):
-    """A user's connection: what it does to rows and values stays as it is."""
+    """A user's connection: what it does to rows and values stays as it is.
 
-    def __init__(self, connection: "Connection[Any]") -> None:
-        self._connection = connection
+    `prepare` says whether statements are prepared; None leaves that to how the connection was set up.
+    """
+
+    def __init__(self, connection: "Connection[Any]", prepare: bool | None = None) -> None:
+        self.connection = connection
+        self._prepare = prepare
 
     def run(self, text: str, values: Sequence[Any]) -> Answer:
-        cursor = RawCursor(self._connection, row_factory=tuple_row)
+        cursor = RawCursor(self.connection, row_factory=tuple_row)
         adapt(cursor)
-        return cursor.execute(text.encode(), values, binary=True)
+        return cursor.execute(text.encode(), values, prepare=self._prepare, binary=True)
 
 
 class Found:

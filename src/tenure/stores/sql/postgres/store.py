@@ -7,16 +7,15 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar, cast
 
 import psycopg
 from msgspec.structs import replace
-from psycopg import Connection
 
 from tenure.domain import model
 from tenure.domain.calls import Claim, Claimed, Document, Enqueued, EventPage, Settle, Settled, Stored
-from tenure.domain.errors import OutcomeUnknown, Refused, StoreUnavailable
+from tenure.domain.errors import OutcomeUnknown, Refused, StoreCorrupt, StoreUnavailable
 from tenure.domain.job import NewJob
 from tenure.domain.model import Unit
 from tenure.domain.names import Ms
@@ -24,27 +23,44 @@ from tenure.domain.store import FEED_TOPIC, Capabilities, Clock, ClockFloor, que
 from tenure.stores.base import ModelStore, Operation, check_batch, putting
 from tenure.stores.hints import Hints
 from tenure.stores.sql import hot
-from tenure.stores.sql.postgres.arriving import arrive
-from tenure.stores.sql.postgres.connection import Server, translated
+from tenure.stores.sql.postgres.arriving import arrive, arrive_straight, expected
+from tenure.stores.sql.postgres.connection import NotNow, Server, sound, translated
+from tenure.stores.sql.postgres.frontier import PATIENCE
 from tenure.stores.sql.postgres.joined import async_runner, is_async, run_joined, sync_runner
+from tenure.stores.sql.postgres.lending import (
+    Connected,
+    Lender,
+    OwnConnections,
+    Pool,
+    PooledConnections,
+    check_pool,
+)
 from tenure.stores.sql.postgres.migrate import migrate
-from tenure.stores.sql.postgres.place import Overtaken, Place, Severed
-from tenure.stores.sql.postgres.runners import OwnRunner, Runner
+from tenure.stores.sql.postgres.place import Overtaken, Place, Severed, Unreadable
+from tenure.stores.sql.postgres.quarantine import Bad, contradiction, set_aside, unreadable
+from tenure.stores.sql.postgres.runners import Runner
 from tenure.stores.sql.postgres.settling import finish
+from tenure.stores.sql.postgres.shared import open_shared, share
+from tenure.stores.sql.postgres.snapshot import snapshot
+from tenure.stores.sql.postgres.straight import Busy, Straight
 from tenure.stores.sql.postgres.tables import PostgresTables
 from tenure.stores.sql.postgres.transaction import PostgresTransaction
 from tenure.stores.sql.postgres.verify import verify
 from tenure.stores.sql.postgres.wake import Wake
+from tenure.stores.sql.snapshot import SqlSnapshot
 
 T = TypeVar("T")
 
-CONNECTIONS = 8
-"""How many calls of one process are on their way at once."""
 TRY_SECONDS = 10.0
 """For how long a call that is overtaken, or whose connection broke, begins again."""
+STRAIGHT_JOBS = 100
+"""Up to so many are enqueued by the event loop itself: what they cost there is less than the way to a thread."""
+MIGRATE_SECONDS = 60.0
+"""For how long a migration waits for tables that others use, a second at a time."""
 BUSY_MS: Ms = 5
 """When to ask again after a claim that found less than it wanted, and another claim at something it passed over."""
 SLACK_MS: Ms = 1_000
+READING = b"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 _INHERITED: "list[_Open]" = []
 """What a forked child got from its parent: the connections are the parent's."""
@@ -54,14 +70,28 @@ class PostgresStore(ModelStore):
     """Keeps jobs in one schema of a PostgreSQL database. Opening is lazy; a forked child opens connections of its own.
 
     `migrate` creates the schema. Every answer of a mutating call comes after a COMMIT. Time is the server's.
+
+    Calls go over connections of the store's own, or over those of a `pool` that the caller made, and closes: to the
+    same database, by the same role. What listens, migrates, or belongs to a handler comes by the URL.
+
+    `patience` is how many index entries a claim may read before this process keeps frontiers (`frontier.py`), None
+    for any number.
     """
 
     _settle = staticmethod(hot.settle)
+    has_row_security = True
 
-    def __init__(self, url: str, clock: Clock | None = None) -> None:
+    def __init__(
+        self, url: str, clock: Clock | None = None, *, pool: Pool | None = None, patience: int | None = PATIENCE
+    ) -> None:
         super().__init__()
+        if pool is not None:
+            check_pool(pool)
         self._server = Server(url)
+        self._pool = pool
+        self._made_by = os.getpid()
         self._clock = clock
+        self._patience = patience
         self._lock = threading.Lock()
         self._open: _Open | None = None
         self._closed = False
@@ -78,7 +108,7 @@ class PostgresStore(ModelStore):
             multi_process=True,
             multi_host=True,
             exact_depth=False,
-            snapshot_reads=False,
+            snapshot_reads=True,
         )
 
     @staticmethod
@@ -93,12 +123,22 @@ class PostgresStore(ModelStore):
         busy = isinstance(tables, PostgresTables) and tables.busy
         return replace(reply, wake_after=BUSY_MS) if busy else reply
 
-    async def migrate(self) -> int:
-        return await asyncio.to_thread(self._migrate)
+    async def migrate(self, *, row_security: bool = False) -> int:
+        return await asyncio.to_thread(self._migrate, row_security)
 
-    def _migrate(self) -> int:
-        with translated(self._server), self._server.connect() as connection:
-            return migrate(connection, self._server)
+    def _migrate(self, row_security: bool) -> int:
+        deadline = time.monotonic() + MIGRATE_SECONDS
+        while True:
+            try:
+                with translated(self._server), self._server.connect() as connection:
+                    return migrate(connection, self._server, row_security)
+            except Overtaken as overtaken:
+                if time.monotonic() > deadline:
+                    raise StoreUnavailable(
+                        f"{self._server.shown}: its tables were in use for {MIGRATE_SECONDS:.0f} s without a pause; "
+                        "end long transactions (tenure doctor names them), then migrate"
+                    ) from overtaken
+            time.sleep(random.random())
 
     async def close(self) -> None:
         with self._lock:
@@ -109,7 +149,15 @@ class PostgresStore(ModelStore):
 
     async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[Enqueued | Refused]:
         check_batch("jobs", jobs)
-        return await self._in_thread(self._opened().enqueue, jobs, atomic)
+        opened = self._opened()
+        went: Overtaken | Severed | None = None
+        if not atomic and 0 < len(jobs) <= STRAIGHT_JOBS:
+            try:
+                if await asyncio.shield(asyncio.create_task(opened.enqueue_straight(jobs))):
+                    return [Enqueued(job.id) for job in jobs]
+            except (Overtaken, Severed) as error:
+                went = error
+        return await self._in_thread(opened.enqueue, jobs, atomic, went)
 
     async def settle(self, settlements: Sequence[Settle]) -> list[Settled | Refused]:
         check_batch("settlements", settlements)
@@ -136,8 +184,14 @@ class PostgresStore(ModelStore):
         return await super().events(tenant=tenant, after=after, limit=limit)
 
     async def dump(self, *, after: str | None = None, limit: int = 1_000) -> Any:
+        """Refused while rows are set aside: they would be missing there, and nobody would know."""
         await self._in_thread(self._opened().sequence)
-        return await super().dump(after=after, limit=limit)
+        page = await super().dump(after=after, limit=limit)
+        if await self._in_thread(self._opened().anything_aside):
+            raise StoreCorrupt(
+                f"{self._server.shown} has rows set aside (tenure doctor): put them right, or delete them"
+            )
+        return page
 
     def enqueue_in(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
         """Enqueues in the transaction that the caller has open in this database; told to others when it commits."""
@@ -160,6 +214,21 @@ class PostgresStore(ModelStore):
         async with await self._server.connect_async() as connection:  # commits when the block ends well
             yield PostgresTransaction(self._server, self._opened().place, self._clock, connection)
 
+    def snapshot(self) -> AbstractContextManager[SqlSnapshot]:
+        """The store as it is now, read by the calling thread on a connection of its own, until the block ends.
+
+        Of what is committed while it begins, the feed may lack what the jobs show; the next view has it.
+        """
+        return snapshot(self._server, self._clock)
+
+    def share(self, seconds: float, owner: int) -> str:
+        """Exports what the server shows now; a process of its own keeps it."""
+        return share(self._server, self._clock, seconds, owner)
+
+    def open_shared(self, handle: str) -> AbstractContextManager[SqlSnapshot]:
+        """The view behind a handle, on any host."""
+        return open_shared(self._server, handle)
+
     async def verify(self) -> list[str]:
         """Differences between records and what is derived from them; none in a sound store."""
         return await self._in_thread(self._opened().verify)
@@ -177,50 +246,68 @@ class PostgresStore(ModelStore):
         with self._lock:
             if self._closed:
                 raise StoreUnavailable(f"{self._server.shown}: this store was closed")
+            if self._pool is not None and self._made_by != os.getpid():
+                raise StoreUnavailable(
+                    f"{self._server.shown}: its pool is the parent process's; make pool and store after the fork"
+                )
             if self._open is not None and self._open.pid != os.getpid():
                 _INHERITED.append(self._open)
                 self._open = None
             if self._open is None:
-                self._open = _Open(self._server, self._clock, self._hints)
+                self._open = _Open(self._server, self._pool, self._clock, self._hints, self._patience)
             return self._open
-
-
-class _Connected(PostgresTables):
-    """The tables over a connection of the store's own."""
-
-    def __init__(self, connection: "Connection[Any]", place: Place) -> None:
-        super().__init__(OwnRunner(connection), place)
-        self.connection = connection
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        with self.connection.pipeline() as pipeline:
-            try:
-                yield
-                pipeline.sync()
-            except BaseException:
-                with suppress(psycopg.Error):
-                    pipeline.sync()  # else it complains of what it never sent
-                raise
 
 
 class _Open:
     """What one process holds: connections, the threads that use them, and the one that wakes."""
 
-    def __init__(self, server: Server, clock: Clock | None, hints: Hints) -> None:
+    def __init__(
+        self, server: Server, pool: Pool | None, clock: Clock | None, hints: Hints, patience: int | None
+    ) -> None:
         self.pid = os.getpid()
         self._server = server
         self._clock = clock
         self._hints = hints
-        self.place = Place(server.schema, SLACK_MS if clock is None else 0)
-        self._lock = threading.Lock()
-        self._idle: list[_Connected] = []
-        self.pool = ThreadPoolExecutor(CONNECTIONS, "tenure-postgres")
+        self.place = Place(server.schema, SLACK_MS if clock is None else 0, patience)
+        self.connections: Lender = (
+            OwnConnections(server, self.place) if pool is None else PooledConnections(pool, self.place)
+        )
+        self.pool = ThreadPoolExecutor(server.connections, "tenure-postgres")
         self.in_order = ThreadPoolExecutor(1, "tenure-postgres-in-order")
         self.wake = Wake(server, hints.tell)
+        self._lock = threading.Lock()
+        self._goes_straight = pool is None and not server.pooled
+        self._straight: dict[asyncio.AbstractEventLoop, Straight] = {}
 
-    def enqueue(self, jobs: Sequence[NewJob], atomic: bool) -> list[Enqueued | Refused]:
-        """By one statement if that will do, else as any other call."""
+    async def enqueue_straight(self, jobs: Sequence[NewJob]) -> bool:
+        """Whether the event loop let the jobs in; if not they must go the other way, and so if it raises."""
+        if not self._goes_straight or not expected(self.place, jobs):
+            return False
+        loop = asyncio.get_running_loop()
+        straight = self._straight.get(loop) or self._add_straight(loop)
+        now = None if self._clock is None else self._clock()
+        try:
+            with translated(self._server), straight:
+                arrived = await arrive_straight(straight, self.place, jobs, now)
+        except (Busy, StoreUnavailable):
+            return False
+        if arrived:
+            self._tell({FEED_TOPIC, *(queue_topic(queue) for queue in {job.queue for job in jobs})})
+        return arrived
+
+    def _add_straight(self, loop: asyncio.AbstractEventLoop) -> Straight:
+        """Those of loops that have ended go."""
+        with self._lock:
+            ended = [self._straight.pop(other) for other in list(self._straight) if other.is_closed()]
+            made = self._straight[loop] = Straight(lambda: loop.run_in_executor(self.pool, self._server.connect))
+        for straight in ended:
+            straight.close()
+        return made
+
+    def enqueue(
+        self, jobs: Sequence[NewJob], atomic: bool, went: Overtaken | Severed | None = None
+    ) -> list[Enqueued | Refused]:
+        """By one statement if that will do, else as any other call. `went` is how that went before."""
         topics = {FEED_TOPIC, *(queue_topic(queue) for queue in {job.queue for job in jobs})}
 
         def attempt(careful: bool) -> list[Enqueued | Refused]:
@@ -229,13 +316,14 @@ class _Open:
             parts = [lambda unit: model.enqueue(unit, jobs, atomic)]
             return cast(list[Enqueued | Refused], self._transaction(parts, jobs, topics, careful)[0])
 
-        replies = self._again(attempt)
+        replies = self._again(attempt, went)
         self._tell(topics)
         return replies
 
     def _arrived(self, jobs: Sequence[NewJob]) -> bool:
         with self._at_once() as tables:
-            return tables.config >= 0 and arrive(tables, jobs, None if self._clock is None else self._clock())
+            tables.know_config()
+            return arrive(tables, jobs, None if self._clock is None else self._clock())
 
     def settle(self, settlements: Sequence[Settle]) -> list[Settled | Refused]:
         """By one statement if that will do, else as any other call."""
@@ -272,49 +360,63 @@ class _Open:
             self._hints.tell(topics)
             self.wake.tell(topics)
 
-    def _again(self, attempt: Callable[[bool], T]) -> T:
+    def _again(self, attempt: Callable[[bool], T], went: Overtaken | Severed | None = None) -> T:
         """Whoever was overtaken begins again, and so does one whose connection broke: a server that restarts is back
-        soon. Every call may be sent again (§5a).
+        soon, and one that is full or starting lets others in. Every call may be sent again (§5a). `went` is how it went
+        before.
         """
-        deadline, pause, careful = time.monotonic() + TRY_SECONDS, 0.001, False
-        severed: Severed | None = None
+        deadline, pause, careful = time.monotonic() + TRY_SECONDS, 0.001, went is not None
+        severed = went if isinstance(went, Severed) else None
+        suspect: Bad | None = None
+        bad: Bad | None = None
         while True:
             try:
+                if bad is not None:
+                    self._set_aside(bad)
+                    bad = None
                 return attempt(careful)
+            except Unreadable as error:
+                if time.monotonic() > deadline:
+                    raise
+                bad = unreadable(error)
             except Overtaken as overtaken:
+                before, suspect = suspect, contradiction(overtaken)
+                if suspect == before:
+                    bad = suspect  # nobody is that much faster, twice
                 if time.monotonic() > deadline:
                     raise StoreUnavailable(
                         f"{self._server.shown}: others were faster for {TRY_SECONDS:.0f} s, "
                         "or an open transaction holds what this call needs"
                     ) from overtaken
             except (Severed, StoreUnavailable) as error:
-                in_doubt = severed is not None and severed.committing
                 if isinstance(error, Severed):
-                    severed = Severed(in_doubt or error.committing)
-                    self._hang_up()
-                elif severed is None:
+                    if severed is None:  # however long that took, one more try is due
+                        deadline = time.monotonic() + TRY_SECONDS
+                    severed = Severed(error.committing or (severed is not None and severed.committing))
+                    self.connections.hang_up()
+                elif severed is None and not isinstance(error, NotNow):
                     raise
                 if time.monotonic() > deadline:
-                    if severed.committing:
+                    if severed is not None and severed.committing:
                         raise OutcomeUnknown() from error
+                    if isinstance(error, StoreUnavailable):
+                        raise
                     raise StoreUnavailable(
                         f"{self._server.shown}: the connection broke, and no other is to be had"
                     ) from error
             time.sleep(pause * random.random())
             pause, careful = min(2 * pause, 0.1), True
 
-    def _hang_up(self) -> None:
-        """The other connections are likely to be broken too."""
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for tables in idle:
-            tables.connection.close()
+    def _set_aside(self, bad: Bad) -> None:
+        with self._connected(b"BEGIN") as tables:
+            tables.forget()
+            set_aside(tables, bad)
 
     def _transaction(
         self, parts: Sequence[Operation], jobs: Sequence[NewJob], topics: set[str], careful: bool
     ) -> list[Any]:
         topics.clear()
-        with self._connected("BEGIN") as tables:
+        with self._connected(b"BEGIN") as tables:
             if jobs:
                 tables.expect_enqueue(jobs)
             now = self._begin(tables, writing=True, careful=careful)
@@ -334,48 +436,55 @@ class _Open:
         """Runs a part on one view of the store."""
 
         def attempt(_: bool) -> T:
-            with self._connected("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY") as tables:
+            with self._connected(READING) as tables:
                 return part(Unit(tables, self._begin(tables, writing=False)))
 
         return self._again(attempt)
 
+    def anything_aside(self) -> bool:
+        with self._connected(b"BEGIN READ ONLY") as tables:
+            return bool(list(tables.stream("SELECT 1 FROM tenure.quarantine LIMIT 1", ())))
+
     def sequence(self) -> None:
-        """Gives new chunks their places in the feed."""
+        """Gives new chunks their places in the feed. A role that may not sees what others gave."""
 
         def attempt(_: bool) -> None:
-            with self._connected("BEGIN") as tables:
-                tables.sequence()
+            with self._connected(b"BEGIN") as tables:
+                if tables.row("may_sequence") == (True,):
+                    tables.sequence()
 
         self._again(attempt)
 
     def verify(self) -> list[str]:
         self.sequence()
-        with self._connected("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY") as tables:
-            tables.begin(writing=False)
-            return verify(tables)
+
+        def attempt(_: bool) -> list[str]:
+            with self._connected(READING) as tables:
+                tables.begin(writing=False)
+                return verify(tables)
+
+        return self._again(attempt)
 
     @contextmanager
-    def _connected(self, begin: str) -> Iterator[PostgresTables]:
+    def _connected(self, begin: bytes) -> Iterator[PostgresTables]:
         """A transaction on a connection that nobody else uses."""
         committing = False
         with self._lent() as tables:
-            connection = tables.connection
             try:
-                with translated(self._server), tables.transaction():
-                    connection.execute(begin.encode())
+                with translated(self._server), tables.transaction(begin):
                     yield tables
-                    committing = True
-                    connection.execute("COMMIT")
+                    committing = begin != READING
+                    tables.say(b"COMMIT")
             except BaseException as error:
                 tables.forget()
-                if connection.closed:
-                    raise Severed(committing) from error
                 with suppress(psycopg.Error):
-                    connection.execute("ROLLBACK")
+                    tables.say(b"ROLLBACK")
+                if not sound(tables.connection):
+                    raise Severed(committing) from error
                 raise
 
     @contextmanager
-    def _at_once(self) -> "Iterator[_Connected]":
+    def _at_once(self) -> Iterator[Connected]:
         """A connection for statements that are transactions of their own."""
         with self._lent() as tables:
             try:
@@ -383,28 +492,20 @@ class _Open:
                     yield tables
             except Exception as error:
                 tables.forget()
-                if tables.connection.closed:
+                if not sound(tables.connection):
                     raise Severed(committing=True) from error
                 raise
 
     @contextmanager
-    def _lent(self) -> "Iterator[_Connected]":
-        """A connection that nobody else uses. One that broke isn't used again."""
-        with self._lock:
-            tables = self._idle.pop() if self._idle else None
-        if tables is None:
-            tables = _Connected(self._server.connect(), self.place)
-        try:
+    def _lent(self) -> Iterator[Connected]:
+        """A connection that nobody else uses. A pool that has none left says so as the server would."""
+        with translated(self._server), self.connections.lent() as tables:
             yield tables
-        finally:
-            tables.end()
-            if not tables.connection.closed:
-                with self._lock:
-                    self._idle.append(tables)
 
     def close(self) -> None:
         self.in_order.shutdown()
         self.pool.shutdown()
         self.wake.close()
-        for tables in self._idle:
-            tables.connection.close()
+        self.connections.hang_up()
+        for straight in self._straight.values():
+            straight.close()

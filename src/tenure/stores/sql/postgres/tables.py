@@ -9,7 +9,7 @@ if one isn't there the statement fails: the whole call begins again (`Overtaken`
 * the blocked children of a parent that ends, so that of two parents that end together one sees the other.
 """
 
-from bisect import bisect_right
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -21,12 +21,14 @@ from tenure.domain.job import Edge, Job, NewJob, Ref, secret_hash
 from tenure.domain.model import FinishedBatch, Meta, Unit
 from tenure.domain.model.tables import BucketKey, DocumentKey, Lane
 from tenure.domain.names import Ms
-from tenure.domain.states import TERMINAL, Mode, State
+from tenure.domain.states import TERMINAL, State
 from tenure.stores.sql import rows
 from tenure.stores.sql.places import places
+from tenure.stores.sql.postgres.frontier import MOST_LANES, MOST_PLACES, NOTHING, Border, Frontier, Mark
 from tenure.stores.sql.postgres.keeping import OWN, PLACES, keep, put_finished, put_running
 from tenure.stores.sql.postgres.pipeline import Pipeline
-from tenure.stores.sql.postgres.place import Place
+from tenure.stores.sql.postgres.place import Place, Unreadable
+from tenure.stores.sql.postgres.ring import RING, FrontierRing, Ring
 from tenure.stores.sql.postgres.runners import Runner
 from tenure.stores.sql.rows import Row
 from tenure.stores.sql.tables import HotMoves, SqlTables
@@ -35,8 +37,6 @@ PROMOTED_AT_ONCE = 10_000
 """Jobs of a queue that one claim moves to `ready`: a flood of due jobs must not stall a claim for seconds."""
 FULL = 1 << 60
 """What a lane or group that another claim is at seems to hold: for this claim it has no room."""
-RING = 256
-"""Tenants whose lines one claim reads ahead, at most."""
 CHUNKS_AT_ONCE = 10_000
 
 
@@ -48,7 +48,7 @@ class PostgresTables(SqlTables):
     def __init__(self, runner: Runner, place: Place) -> None:
         super().__init__()
         self.pipeline = Pipeline(runner, place)
-        self._place = place
+        self.place = place
         self._running = place.running
         self._specs = place.specs
         self.hot = HotMoves(self._running)
@@ -58,6 +58,10 @@ class PostgresTables(SqlTables):
         """How often the store's own numbers have changed."""
         self.writing = False
         self._careful = False
+        self._since = time.monotonic()
+        """When the connection was open already."""
+        self._frontier: Frontier | None = None
+        self._borders: dict[str, Border] = {}
         self.end()
 
     def begin(self, writing: bool = True, careful: bool = False) -> tuple[Meta, Ms]:
@@ -70,6 +74,11 @@ class PostgresTables(SqlTables):
             self._forget_config()
             self.config = config
         return self._meta, now
+
+    def know_config(self) -> None:
+        """Asks which configuration holds, unless this connection has seen one: it may be an old one."""
+        if self.config < 0:
+            self.begin(writing=False)
 
     def end(self) -> None:
         """The transaction is over: what was read in it may not be used in the next."""
@@ -87,11 +96,23 @@ class PostgresTables(SqlTables):
         self._ring: Ring | None = None
         self.lying: dict[int, bytes] = {}
         """Where the rows of `ready` lie that this claim has locked, by arrival number."""
+        if self._frontier is not None:
+            self.place.frontiers.give_back(self._frontier)
+        self.forsake()
+        self.place.borders.update(self._borders)
+        self._borders.clear()
 
     def forget(self) -> None:
         """The transaction was undone: what was remembered of running jobs and configuration may be wrong."""
         self._running.clear()
         self.config = -1
+        self._borders.clear()
+        if self._frontier is not None:
+            self._frontier.undo()
+
+    def forsake(self) -> None:
+        """The frontier that was lent is of no use any more."""
+        self._frontier = None
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -117,28 +138,90 @@ class PostgresTables(SqlTables):
     def stream(self, sql: str, values: Sequence[Any]) -> Iterator[Row]:
         return self.pipeline.stream(sql, values)
 
+    def record(self, row: Row) -> Job:
+        try:
+            return super().record(row)
+        except Exception as error:
+            raise Unreadable(row[0], error) from error
+
     # Asking ahead
 
     def expect_enqueue(self, jobs: Sequence[NewJob]) -> None:
         """Asks what an enqueue will: whether ids and keys are known, and for arrival numbers."""
         pipeline = self.pipeline
-        pipeline.ahead_many("jobs", [(job.tenant, job.id) for job in jobs])
         keys = [(job.tenant, job.queue, job.job_type, job.key) for job in jobs if job.key is not None]
         pipeline.ahead_many("bindings", keys)
+        pipeline.ahead_many("jobs", [(job.tenant, job.id) for job in jobs])
         pipeline.ahead("arrive", len(jobs))
         self._seqs = self._arriving(len(jobs))
 
     def expect_claim(self, request: Claim, now: Ms) -> None:
         """Looks at what a claim will ask for. An id that is known, or may be, is looked at behind its lock."""
-        queues, size = sorted(queue for queue, _ in request.queues), min(request.n, RING)
-        token, column = secret_hash(request.claim_id), self.pipeline.column("text", queues)
-        known, due, names, most = self.row("claim_look", token, column, request.cursor.tenant, size, now)
+        queues = sorted(queue for queue, _ in request.queues)
+        self._ring = None
+        self.lying.clear()
+        if self._frontier is None and not self._careful:
+            self._frontier = self.place.frontiers.lend(queues, self._since)
+        if self._frontier is not None and self._discovered(self._frontier, queues):
+            known = self._look_from(self._frontier, request, queues, now)
+        else:
+            known = self._look(request, queues, now)
         self._promoted(now)
         self.new_claim = not known and not self._careful
+
+    def _look(self, request: Claim, queues: list[str], now: Ms) -> bool:
+        """Looks from the beginning of every line; whether the claim's id is known. What became due moves first."""
+        token, size = secret_hash(request.claim_id), min(request.n, RING)
+        asked = (token, self.pipeline.column("text", queues), request.cursor.tenant, size, now)
+        before, known, due, names, most, edge, read = self.row("claim_look", *asked)
         if due:
             self.promote(queues, now)
-        elif request.tenants is not None or most < size:
-            self._ring = Ring(self, request, now, sorted(names))
+            before, known, _, names, most, edge, read = self.row("claim_look", *asked)
+        whole = request.tenants is not None or most < size
+        self.place.frontiers.looked(read - before)
+        self._ring = Ring(self, request, now, sorted(names), None if whole else edge or "")
+        return bool(known)
+
+    def _look_from(self, frontier: Frontier, request: Claim, queues: list[str], now: Ms) -> bool:
+        """Looks from a frontier on; whether the claim's id is known."""
+        from_where = self._move_due(frontier, queues, now)
+        ring = FrontierRing(self, request, now, frontier)
+        ring.look()
+        late = [queue for queue in queues if frontier.due_at(queue) < from_where.get(queue, NOTHING)]
+        if self._move_due(frontier, late, now):
+            ring = FrontierRing(self, request, now, frontier)
+            ring.look()
+        self._ring = ring
+        return ring.known
+
+    def _move_due(self, frontier: Frontier, queues: list[str], now: Ms) -> dict[str, Mark]:
+        """Moves what became due to `ready`, where it is new to the frontier; in which queues, and from where on."""
+        due = {queue: mark for queue in queues if (mark := frontier.due_at(queue))[0] <= now}
+        for queue, mark in due.items():
+            self.run("promote", queue, now, PROMOTED_AT_ONCE, *mark)
+        return due
+
+    def _discovered(self, frontier: Frontier, queues: list[str]) -> bool:
+        """Whether a frontier is known, for these queues; one that isn't yet is looked for."""
+        if not set(queues) <= set(frontier.queues):
+            self.forsake()
+            return False
+        if frontier.snapshot is not None:
+            return True
+        sent = time.monotonic()
+        *found, moment = self.all("claim_discover", self.pipeline.column("text", frontier.queues), MOST_PLACES)
+        for kind, queue, tenant, prio_neg, run_at, seq in found:
+            if kind == "due":
+                frontier.first_due(queue, None if seq is None else (run_at, seq))
+            else:
+                frontier.first((tenant, queue), prio_neg, (run_at, seq))
+        server, snapshot, own = moment[:3]
+        if len(found) >= MOST_PLACES or len(frontier) > MOST_LANES:
+            self.place.frontiers.too_many()
+            self.forsake()
+            return False
+        frontier.at(snapshot, own, server, sent)
+        return True
 
     # Locks
 
@@ -212,10 +295,10 @@ class PostgresTables(SqlTables):
             return  # nothing is due
         self._promoted(now)
         for queue in queues:
-            self.run("promote", queue, now, PROMOTED_AT_ONCE)
+            self.run("promote", queue, now, PROMOTED_AT_ONCE, 0, 0)
 
     def _promoted(self, now: Ms) -> None:
-        self._place.promoted = max(self._place.promoted, now)
+        self.place.promoted = max(self.place.promoted, now)
 
     def running_under(self, token: bytes) -> list[Ref]:
         if self.new_claim:
@@ -224,7 +307,8 @@ class PostgresTables(SqlTables):
         return super().running_under(token)
 
     def tenants(self, queues: Sequence[str], after: str, limit: int) -> list[str]:
-        return super().tenants(queues, after, limit) if self._ring is None else self._ring.after(after, limit)
+        known = None if self._ring is None else self._ring.after(after, limit)
+        return super().tenants(queues, after, limit) if known is None else known
 
     def line(self, lane: Lane, group: str, now: Ms, ahead: Callable[[], int]) -> Iterator[Job]:
         if self._ring is None or group:
@@ -246,12 +330,14 @@ class PostgresTables(SqlTables):
 
     def _coming(self, queue: str, now: Ms) -> Iterator[Row]:
         """If the clock went back, some of them only seemed due and stand in `ready`."""
-        if now < self._place.promoted - self._place.slack:
+        if now < self.place.promoted - self.place.slack:
             return iter(sorted([*self.all("early", queue, now), *self._scheduled(queue, now)]))
         return self._scheduled(queue, now)
 
     def _scheduled(self, queue: str, now: Ms) -> Iterator[Row]:
         size, offset = 16, 0
+        if isinstance(self._ring, FrontierRing):
+            now = max(now, self._ring.frontier.due_at(queue)[0] - 1)
         while page := self.all("upcoming", queue, now, size, offset):
             yield from page
             if len(page) < size:
@@ -262,7 +348,7 @@ class PostgresTables(SqlTables):
 
     def clean(self, now: Ms, limit: int) -> None:
         super().clean(now, limit)
-        self.run("clean_claims", now, limit)
+        self.run("clean_claims", now, limit, self._first_claimed())
 
     def finished(self) -> list[FinishedBatch]:
         return [FinishedBatch(row[0], State(row[1])) for row in self.all("ended")]
@@ -278,8 +364,29 @@ class PostgresTables(SqlTables):
     def sequence(self) -> None:
         """Gives the chunks that are visible their places in the feed."""
         self.lock("feed")
-        while self.pipeline.send("sequence", CHUNKS_AT_ONCE).rowcount == CHUNKS_AT_ONCE:
-            pass
+        moved = CHUNKS_AT_ONCE
+        while moved == CHUNKS_AT_ONCE:
+            (moved,) = self._from_border("inbox", "sequence", CHUNKS_AT_ONCE)
+
+    def _from_border(self, table: str, statement: str, *values: Any) -> Row:
+        """Runs a statement that reads a table from its frontier on, and keeps the next one; what it answers besides."""
+        border = self._borders.get(table) or self.place.borders.get(table)
+        if border is None or not border.usable(self._since):
+            border = Border()
+        sent = time.monotonic()
+        *answer, mark, snapshot, own, server = self.row(
+            statement, *values, border.snapshot, border.own, border.mark, border.server
+        )
+        self._borders[table] = border.then(mark, snapshot, own, server, sent)
+        return tuple(answer)
+
+    def _first_claimed(self) -> int:
+        if "claimed" not in self._borders:
+            self._from_border("claimed", "first_claimed")
+        return self._borders["claimed"].mark
+
+    def lost(self, now: Ms, limit: int) -> list[Job]:
+        return self._records("lost", now, limit, self._first_claimed())
 
     def purge(self, batch: FinishedBatch, now: Ms) -> int:
         self.run("scan_freely")
@@ -314,44 +421,3 @@ class PostgresTables(SqlTables):
             if configured:
                 self.config += 1
                 self._forget_config()
-
-
-class Ring:
-    """The tenants that a claim will visit, and the beginnings of their lines, read with few questions."""
-
-    def __init__(self, tables: PostgresTables, request: Claim, now: Ms, names: list[str]) -> None:
-        self._tables = tables
-        self._request = request
-        self._now = now
-        self._queues = sorted(queue for queue, _ in request.queues)
-        self._names = names if request.tenants is None else sorted(set(request.tenants))
-        self._lines: dict[Lane, list[Row]] = {}
-        self._sizes: dict[Lane, int] = {}
-
-    def after(self, tenant: str, limit: int) -> list[str]:
-        """The next names of the ring."""
-        return self._names[bisect_right(self._names, tenant) :][:limit]
-
-    def line(self, lane: Lane) -> tuple[list[Row], int]:
-        """The beginning of a line, and how many were asked for."""
-        if lane not in self._sizes:
-            self._read(lane)
-        return self._lines.pop(lane, []), self._sizes[lane]
-
-    def _read(self, first: Lane) -> None:
-        """Reads lines from a lane on, about as many jobs as the claim wants."""
-        names = self._names
-        at = bisect_right(names, first[0])
-        coming = [first[0], *names[at:], *names[: max(0, at - 1)]][:RING]
-        tables = self._tables
-        lanes = [
-            (tenant, queue)
-            for tenant in dict.fromkeys(coming)
-            for queue in self._queues
-            if (tenant, queue) not in self._sizes and tables.rules(tenant, queue).mode is not Mode.KEYED
-        ]
-        each = -(-self._request.n // max(1, len(dict.fromkeys(coming))))
-        wanted = [(queue, tenant, each) for tenant, queue in lanes]
-        self._sizes.update(dict.fromkeys(lanes, each))
-        for row in tables.pipeline.ask_many("lines", wanted, self._now):
-            self._lines.setdefault((row[8], row[9]), []).append(row)

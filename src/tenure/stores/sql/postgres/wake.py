@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 import psycopg
-from psycopg import Connection
+from psycopg import Connection, Notify
 
 from tenure.domain.errors import StoreError
 from tenure.domain.store import EVERYTHING, FEED_TOPIC
@@ -42,7 +42,11 @@ def payload(topics: Collection[str]) -> str:
 
 
 class Wake:
-    """One thread that tells and listens. It starts when it is first needed."""
+    """One thread that tells and listens. It starts when it is first needed.
+
+    Behind a transaction pooler nobody can listen: whoever waits there looks again by itself. They still tell, for those
+    who came directly.
+    """
 
     def __init__(self, server: Server, tell: Callable[[Collection[str]], None]) -> None:
         self._server = server
@@ -57,7 +61,11 @@ class Wake:
         self._last = 0.0
 
     def listen(self) -> None:
-        """From now on hints of other processes arrive."""
+        """From now on hints of other processes arrive, where they can."""
+        if not self._server.pooled:
+            self._start()
+
+    def _start(self) -> None:
         with self._lock:
             if self._thread is None and not self._ended:
                 self._thread = threading.Thread(target=self._run, name="tenure-postgres-wake", daemon=True)
@@ -65,11 +73,12 @@ class Wake:
 
     def tell(self, topics: Collection[str]) -> None:
         """Tells other processes, soon."""
-        self.listen()
+        self._start()
         with self._lock:
-            quiet = not self._topics
+            before = self._wanted()
             self._topics.update(topics)
-        if quiet:
+            sooner = self._wanted() != before
+        if sooner:
             self._poke()
 
     def close(self) -> None:
@@ -93,7 +102,8 @@ class Wake:
         while not self._closing():
             try:
                 with self._server.connect() as connection:
-                    connection.execute(f'LISTEN "{self._channel}"'.encode())
+                    if not self._server.pooled:
+                        connection.execute(f'LISTEN "{self._channel}"'.encode())
                     self._tell((EVERYTHING,))  # whatever was told before
                     self._serve(connection)
             except (psycopg.Error, StoreError, OSError) as error:
@@ -107,29 +117,38 @@ class Wake:
             return self._ended
 
     def _serve(self, connection: "Connection[Any]") -> None:
-        own = connection.info.backend_pid
+        heard: list[Notify] = []
+        connection.add_notify_handler(heard.append)
         while True:
-            pause = self._pause()
-            ready, _, _ = select.select([connection.fileno(), self._reader], [], [], pause)
+            ready, _, _ = select.select([connection.fileno(), self._reader], [], [], self._pause())
             if self._reader in ready:
                 os.read(self._reader, 4096)
             if connection.fileno() in ready:
-                heard = [notify for notify in connection.notifies(timeout=0) if notify.pid != own]
-                if heard:
-                    self._tell({topic for notify in heard for topic in notify.payload.split("\n")})
+                _hear(connection)
             closing = self._closing()
             if closing or self._pause() == 0:
                 self._send(connection)
+            self._pass_on(heard, connection.info.backend_pid)  # some may have come with the answer to what was sent
             if closing:
                 return
+
+    def _pass_on(self, heard: list[Notify], own: int) -> None:
+        topics = {topic for notify in heard if notify.pid != own for topic in notify.payload.split("\n")}
+        heard.clear()
+        if topics:
+            self._tell(topics)
 
     def _pause(self) -> float | None:
         """How long to wait before telling what is there to tell; None when nothing is."""
         with self._lock:
-            if not self._topics:
-                return None
-            wanted = FEED_PAUSE_SECONDS if self._topics == {FEED_TOPIC} else PAUSE_SECONDS
-        return max(0.0, self._last + wanted - time.monotonic())
+            wanted = self._wanted()
+        return None if wanted is None else max(0.0, self._last + wanted - time.monotonic())
+
+    def _wanted(self) -> float | None:
+        """The pause since the last notification after which the next may go."""
+        if not self._topics:
+            return None
+        return FEED_PAUSE_SECONDS if self._topics == {FEED_TOPIC} else PAUSE_SECONDS
 
     def _send(self, connection: "Connection[Any]") -> None:
         with self._lock:
@@ -137,3 +156,12 @@ class Wake:
         if topics:
             connection.execute("SELECT pg_notify($1, $2)", (self._channel, payload(topics)))
             self._last = time.monotonic()
+
+
+def _hear(connection: "Connection[Any]") -> None:
+    """Reads what has come. psycopg's `notifies` gives what came with an answer, and then doesn't look for more."""
+    libpq = connection.pgconn
+    libpq.consume_input()
+    while (notify := libpq.notifies()) is not None:
+        if libpq.notify_handler is not None:
+            libpq.notify_handler(notify)

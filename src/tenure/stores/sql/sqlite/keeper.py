@@ -1,13 +1,11 @@
 """The process that keeps a copy of a store: `python -m tenure.stores.sql.sqlite.keeper ORDER`.
 
-It says where the copy is, or why there is none, in one line, closes its output and stays. It ends, and the copy with
-it, when nobody has read for the agreed time, when its owner's process has ended, or when it is told to (SIGTERM).
+It ends, and the copy with it, when nobody has read for the agreed time, when its owner's process has ended, or when it
+is told to (SIGTERM).
 """
 
 import os
-import select
 import shutil
-import signal
 import socket
 import sqlite3
 import sys
@@ -20,8 +18,9 @@ from pathlib import Path
 import msgspec
 
 from tenure.domain.errors import StoreFull, TenureError
+from tenure.stores.sql.keepers import Refusal, detach, ended_within, say
 from tenure.stores.sql.sqlite.file import StoreFile, translated
-from tenure.stores.sql.sqlite.shared import COPY, KEEPER, PREFIX, READERS, Handle, Order, Refusal, kept, lock_alone
+from tenure.stores.sql.sqlite.shared import COPY, KEEPER, PREFIX, READERS, Handle, Order, kept, lock_alone
 
 AGAIN_SECONDS = 1.0
 """How long to wait for readers that go on past the time."""
@@ -30,11 +29,8 @@ YOUNG_SECONDS = 60.0
 
 
 def main(text: str) -> None:
-    """Detaches at once, so that whoever started it has no child to wait for."""
-    if os.fork():
-        os._exit(0)
-    os.setsid()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    """Makes the copy, says where it is, and stays."""
+    detach()
     order = msgspec.json.decode(text, type=Order)
     sweep(Path(tempfile.gettempdir()))
     try:
@@ -45,15 +41,6 @@ def main(text: str) -> None:
             keep(readers, order)
     except TenureError as error:
         say(Refusal(type(error).__name__, str(error)))
-
-
-def say(answer: Handle | Refusal) -> None:
-    """One line, then nothing more: whoever waits for it reads to the end."""
-    sys.stdout.write(msgspec.json.encode(answer).decode())
-    sys.stdout.flush()
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nothing, descriptor)
 
 
 @contextmanager
@@ -107,22 +94,6 @@ def keep(readers: int, order: Order) -> None:
             if lock_alone(readers):
                 return
             wait = AGAIN_SECONDS
-
-
-def ended_within(process: int, seconds: float) -> bool:
-    """Whether a process has ended, or does so in that time."""
-    try:
-        if not hasattr(os, "pidfd_open"):  # not Linux: looked at from time to time
-            os.kill(process, 0)
-            time.sleep(min(seconds, AGAIN_SECONDS))
-            return False
-        descriptor = os.pidfd_open(process)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([descriptor], [], [], seconds)[0])
-    finally:
-        os.close(descriptor)
 
 
 def sweep(place: Path) -> None:

@@ -13,20 +13,19 @@ import fcntl
 import os
 import socket
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
-from tenure.domain import errors
-from tenure.domain.errors import InvalidValue, SnapshotExpired, StoreError, StoreUnavailable
+from tenure.domain.errors import InvalidValue, SnapshotExpired, StoreUnavailable
 from tenure.domain.names import Ms
 from tenure.domain.store import Clock
+from tenure.stores.sql.keepers import start
+from tenure.stores.sql.snapshot import SqlSnapshot
 from tenure.stores.sql.sqlite.file import StoreFile, quoted, translated
-from tenure.stores.sql.sqlite.snapshot import SqliteSnapshot, opened
+from tenure.stores.sql.sqlite.snapshot import opened
 
 PREFIX = "tenure-snapshot-"
 COPY, KEEPER, READERS = "jobs.db", "keeper", "readers"
@@ -53,38 +52,13 @@ class Handle(msgspec.Struct, frozen=True, tag=True):
     seconds: float
 
 
-class Refusal(msgspec.Struct, frozen=True, tag=True):
-    """Why a keeper made no copy."""
-
-    error: str
-    """The name of one of Tenure's errors."""
-    message: str
-
-
 def share(file: StoreFile, clock: Clock, seconds: float, owner: int) -> str:
     """Starts a keeper and waits for its copy. What keeps it from making one is raised here."""
-    order = msgspec.json.encode(Order(str(file.path), clock(), seconds, owner)).decode()
-    done = subprocess.run(  # noqa: S603 this very Python
-        [sys.executable, "-m", _KEEPER_MODULE, order],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-    )
-    answer = done.stdout.decode(errors="replace").strip()
-    try:
-        said = msgspec.json.decode(answer, type=Handle | Refusal)
-    except msgspec.MsgspecError:
-        raise StoreUnavailable(f"{file.path}: no copy of it could be made: {answer[-500:]}") from None
-    if isinstance(said, Handle):
-        return answer
-    kind = getattr(errors, said.error, StoreError)
-    raise kind(said.message)
+    return start(_KEEPER_MODULE, Order(str(file.path), clock(), seconds, owner), Handle, str(file.path))
 
 
 @contextmanager
-def open_shared(text: str) -> Iterator[SqliteSnapshot]:
+def open_shared(text: str) -> Iterator[SqlSnapshot]:
     """The copy behind a handle. While it is open, it isn't deleted."""
     try:
         handle = msgspec.json.decode(text, type=Handle)

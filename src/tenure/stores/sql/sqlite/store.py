@@ -21,10 +21,11 @@ from tenure.stores.clock import system_clock
 from tenure.stores.hints import Hints
 from tenure.stores.inside import inside, inside_at
 from tenure.stores.sql import hot
+from tenure.stores.sql.snapshot import SqlSnapshot
 from tenure.stores.sql.sqlite.file import StoreFile, translated
 from tenure.stores.sql.sqlite.joined import run_joined
 from tenure.stores.sql.sqlite.shared import open_shared, share
-from tenure.stores.sql.sqlite.snapshot import SqliteSnapshot, snapshot
+from tenure.stores.sql.sqlite.snapshot import snapshot
 from tenure.stores.sql.sqlite.tables import SqliteTables
 from tenure.stores.sql.sqlite.transaction import SqliteTransaction
 from tenure.stores.sql.sqlite.verify import verify
@@ -143,7 +144,7 @@ class SqliteStore(ModelStore):
             await asyncio.shield(asyncio.to_thread(opened.close))
         self._opened().kept({EVERYTHING})
 
-    def snapshot(self) -> AbstractContextManager[SqliteSnapshot]:
+    def snapshot(self) -> AbstractContextManager[SqlSnapshot]:
         """The file as it is now, read by the calling thread on a connection of its own, until the block ends."""
         self._check_there()
         return snapshot(self._file, self._clock)
@@ -153,7 +154,7 @@ class SqliteStore(ModelStore):
         self._check_there()
         return share(self._file, self._clock, seconds, owner)
 
-    def open_shared(self, handle: str) -> AbstractContextManager[SqliteSnapshot]:
+    def open_shared(self, handle: str) -> AbstractContextManager[SqlSnapshot]:
         """The copy behind a handle, on this machine."""
         return open_shared(handle)
 

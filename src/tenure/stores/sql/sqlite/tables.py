@@ -28,6 +28,8 @@ PROMOTED_AT_ONCE = 10_000
 class SqliteTables(SqlTables):
     """What the model remembers, as one transaction sees it. `begin` must come before anything else."""
 
+    payload = "(SELECT payload FROM body WHERE body.seq = record.seq) AS payload"
+
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__()
         self.connection = connection

@@ -66,9 +66,3 @@ SELECT position, tenant, at, body FROM tenure.feed WHERE tenant = $3 AND positio
 
 -- name: identity
 SELECT id FROM tenure.identity
-
--- name: chunks_between
-SELECT position, body FROM tenure.feed WHERE position > $1 AND position <= $2 ORDER BY position
-
--- name: chunk_sizes
-SELECT position, length(body) FROM tenure.feed WHERE position > $1 ORDER BY position

@@ -1,11 +1,13 @@
 -- The scans of a claim in PostgreSQL's own way.
 
 -- name: claim_look
--- Before a claim: whether its id is known, whether jobs became due, who has jobs, and how many names the longest answer
--- has (as many as were asked for: there may be more).
+-- Before a claim: whether its id is known, whether jobs became due, who has jobs, how many names the longest answer has
+-- (as many as were asked for: there may be more), and up to whom all after the cursor are named, unless there are no more.
+-- First and last, what this connection has read of the indexes: the difference is what the look took, dead rows too.
 WITH ring AS MATERIALIZED (
-    SELECT found.tenant, count(*) OVER (PARTITION BY asked.queue, start.after) AS names
-    FROM unnest($2::text[]) AS asked (queue) CROSS JOIN (VALUES ($3), ('')) AS start (after) CROSS JOIN LATERAL (
+    SELECT found.tenant, asked.queue, start.after, count(*) OVER (PARTITION BY asked.queue, start.after) AS names
+    FROM unnest($2::text[]) AS asked (queue) CROSS JOIN (SELECT $3::text UNION SELECT '') AS start (after)
+    CROSS JOIN LATERAL (
         WITH RECURSIVE found (tenant) AS (
             SELECT (SELECT tenant FROM tenure.ready WHERE queue = asked.queue AND tenant > start.after
                     ORDER BY tenant LIMIT 1)
@@ -17,13 +19,134 @@ WITH ring AS MATERIALIZED (
         SELECT tenant FROM found WHERE tenant IS NOT NULL LIMIT $4
     ) AS found
 )
-SELECT EXISTS (SELECT 1 FROM tenure.claimed WHERE token = $1),
+SELECT pg_stat_get_xact_tuples_returned('tenure.ready_pkey'::regclass)
+           + pg_stat_get_xact_tuples_returned('tenure.scheduled_pkey'::regclass),
+       EXISTS (SELECT 1 FROM tenure.claimed WHERE token = $1),
        EXISTS (
            SELECT 1 FROM unnest($2::text[]) AS asked (queue) CROSS JOIN LATERAL (
                SELECT 1 FROM tenure.scheduled AS s WHERE s.queue = asked.queue AND s.run_at <= $5 ORDER BY run_at LIMIT 1
            ) AS due
        ),
-       (SELECT coalesce(array_agg(DISTINCT tenant), '{}') FROM ring), (SELECT coalesce(max(names), 0) FROM ring)
+       (SELECT coalesce(array_agg(DISTINCT tenant), '{}') FROM ring), (SELECT coalesce(max(names), 0) FROM ring),
+       (SELECT min(last) FROM (
+           SELECT max(tenant) AS last FROM ring WHERE after = $3 AND names >= $4 GROUP BY queue
+       ) AS cut),
+       pg_stat_get_xact_tuples_returned('tenure.ready_pkey'::regclass)
+           + pg_stat_get_xact_tuples_returned('tenure.scheduled_pkey'::regclass)
+
+-- name: claim_discover
+-- The first row of every lane and priority of some queues, that of `scheduled`, and the moment in which they are the first.
+-- This walks every dead row that lies before them. Of a tenant's keyed queue one row will do.
+SELECT 'lane' AS kind, asked.queue, first.tenant, CASE WHEN first.grp = '' THEN first.prio_neg ELSE -1000 END AS prio_neg,
+       first.run_at, first.seq
+FROM unnest($1::text[]) AS asked (queue) CROSS JOIN LATERAL (
+    WITH RECURSIVE first AS (
+        (SELECT tenant, grp, prio_neg, run_at, seq FROM tenure.ready WHERE queue = asked.queue
+         ORDER BY tenant, grp, prio_neg, run_at, seq LIMIT 1)
+        UNION ALL
+        SELECT found.* FROM first CROSS JOIN LATERAL (
+            (SELECT r.tenant, r.grp, r.prio_neg, r.run_at, r.seq FROM tenure.ready AS r
+             WHERE first.grp = '' AND r.queue = asked.queue AND (r.tenant, r.grp, r.prio_neg) > (first.tenant, '', first.prio_neg)
+             ORDER BY r.tenant, r.grp, r.prio_neg, r.run_at, r.seq LIMIT 1)
+            UNION ALL
+            (SELECT r.tenant, r.grp, r.prio_neg, r.run_at, r.seq FROM tenure.ready AS r
+             WHERE first.grp <> '' AND r.queue = asked.queue AND r.tenant > first.tenant
+             ORDER BY r.tenant, r.grp, r.prio_neg, r.run_at, r.seq LIMIT 1)
+        ) AS found
+    )
+    SELECT * FROM first LIMIT $2
+) AS first
+UNION ALL
+SELECT 'due', asked.queue, NULL, NULL, due.run_at, due.seq
+FROM unnest($1::text[]) AS asked (queue) LEFT JOIN LATERAL (
+    SELECT s.run_at, s.seq FROM tenure.scheduled AS s WHERE s.queue = asked.queue ORDER BY s.run_at, s.seq LIMIT 1
+) AS due ON true
+UNION ALL
+SELECT pg_postmaster_start_time()::text, pg_current_snapshot()::text, pg_current_xact_id_if_assigned()::text, NULL, NULL,
+       NULL
+
+-- name: claim_from
+-- The look of a claim that keeps a frontier, and the beginnings of plain lines from there on. In this order: due jobs of
+-- the lanes that were given, and of some that got their first rows since; which these are; the first visible row, taken or
+-- not, where the mark was said to be old; every place that got rows, and from where on; the first of `scheduled`; the
+-- moment.
+--
+-- $1 token, $2 snapshot and $3 own transaction of the frontier, $4 its queues, with $5, $6 the marks of `scheduled`,
+-- $7 now, $8–$14 places, their marks, how much to read of their lane, and whether the mark is old, $15 cursor, $16 the
+-- queues asked for, $17 how many of their other lanes to read, $18 how much of all of these
+WITH @moment($2, $3), given AS MATERIALIZED (
+    SELECT * FROM unnest(
+        $8::text[], $9::text[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::boolean[]
+    ) AS given (queue, tenant, prio_neg, run_at, seq, most, old)
+), places AS MATERIALIZED (
+    SELECT queue, tenant, prio_neg, max(most) AS most, min(place) AS place,
+           min(place) FILTER (WHERE most IS NULL) AS new
+    FROM (
+        SELECT queue, tenant, prio_neg, ARRAY[run_at, seq] AS place, most FROM given
+        UNION ALL
+        SELECT queue, tenant, CASE WHEN grp = '' THEN prio_neg ELSE -1000 END, ARRAY[run_at, seq], NULL
+        FROM @news(tenure.ready: queue, tenant, grp, prio_neg, run_at, seq) AS new WHERE queue = ANY ($4::text[])
+    ) AS either GROUP BY queue, tenant, prio_neg
+), lanes AS MATERIALIZED (
+    SELECT queue, tenant, max(most) AS most, array_agg(prio_neg) AS prio_negs, array_agg(place[1]) AS run_ats,
+           array_agg(place[2]) AS seqs
+    FROM places GROUP BY queue, tenant
+), others AS MATERIALIZED (
+    SELECT queue, tenant, greatest(1, $18 / count(*) OVER ()) AS most, prio_negs, run_ats, seqs FROM lanes
+    WHERE most IS NULL AND queue = ANY ($16::text[]) ORDER BY tenant <= $15, tenant LIMIT $17
+), next AS MATERIALIZED (
+    SELECT found.* FROM (SELECT * FROM lanes WHERE most > 0 UNION ALL SELECT * FROM others) AS want
+    CROSS JOIN LATERAL (
+        SELECT line.* FROM (
+            SELECT unnest(want.prio_negs) AS prio_neg, unnest(want.run_ats) AS run_at, unnest(want.seqs) AS seq ORDER BY 1
+        ) AS mark CROSS JOIN LATERAL (
+            SELECT r.ctid, r.queue, r.tenant, r.seq FROM tenure.ready AS r
+            WHERE r.queue = want.queue AND r.tenant = want.tenant AND r.grp = '' AND r.prio_neg = mark.prio_neg
+              AND (r.run_at, r.seq) >= (mark.run_at, mark.seq)
+              AND r.run_at <= $7 AND (r.expires_at IS NULL OR r.expires_at > $7)
+            ORDER BY r.run_at, r.seq LIMIT want.most FOR UPDATE SKIP LOCKED
+        ) AS line LIMIT want.most
+    ) AS found
+), coming AS MATERIALIZED (
+    SELECT queue, min(place) AS place FROM (
+        SELECT queue, ARRAY[run_at, seq] AS place
+        FROM @news(tenure.scheduled: queue, run_at, seq) AS new WHERE queue = ANY ($4::text[])
+        UNION ALL
+        SELECT queue, ARRAY[run_at, seq] FROM unnest($4::text[], $5::bigint[], $6::bigint[]) AS given (queue, run_at, seq)
+    ) AS either GROUP BY queue
+)
+SELECT job.seq, job.spec, job.state, job.priority, job.run_at, job.live, job.payload, next.ctid, next.tenant, next.queue,
+       'job' AS kind
+FROM next CROSS JOIN LATERAL (SELECT * FROM tenure.job WHERE job.seq = next.seq OFFSET 0) AS job
+UNION ALL
+SELECT most, NULL, NULL, NULL, NULL, NULL, NULL, NULL, tenant, queue, 'read' FROM others
+UNION ALL
+SELECT first.seq, NULL, NULL, given.prio_neg, first.run_at, NULL, NULL, NULL, given.tenant, given.queue, 'first'
+FROM given LEFT JOIN LATERAL (
+    (
+        SELECT r.run_at, r.seq FROM tenure.ready AS r
+        WHERE r.queue = given.queue AND r.tenant = given.tenant AND r.grp = '' AND r.prio_neg = given.prio_neg
+          AND (r.run_at, r.seq) >= (given.run_at, given.seq)
+        ORDER BY r.run_at, r.seq LIMIT 1
+    ) UNION ALL (
+        SELECT 0, 0 FROM tenure.ready AS r WHERE given.prio_neg = -1000 AND r.queue = given.queue AND r.tenant = given.tenant
+        ORDER BY r.queue, r.tenant LIMIT 1
+    )
+) AS first ON true
+WHERE given.old
+UNION ALL
+SELECT new[2], NULL, NULL, prio_neg, new[1], NULL, NULL, NULL, tenant, queue, 'new' FROM places WHERE new IS NOT NULL
+UNION ALL
+SELECT due.seq, NULL, NULL, NULL, due.run_at, NULL, NULL, NULL, NULL, coming.queue, 'due'
+FROM coming LEFT JOIN LATERAL (
+    SELECT s.run_at, s.seq FROM tenure.scheduled AS s
+    WHERE s.queue = coming.queue AND (s.run_at, s.seq) >= (coming.place[1], coming.place[2])
+    ORDER BY s.run_at, s.seq LIMIT 1
+) AS due ON true
+UNION ALL
+SELECT (SELECT count(*) FROM tenure.claimed WHERE token = $1), NULL, now::text, NULL, NULL, NULL, NULL, NULL,
+       pg_current_xact_id_if_assigned()::text, pg_postmaster_start_time()::text, 'moment'
+FROM moment
 
 -- name: lease_at_once
 -- Jobs that this claim has locked, under their lease, in one statement.
@@ -33,10 +156,9 @@ WITH changed AS (
     SELECT 1 / (count(*) = $2)::int AS sure FROM changed
 ), leased AS (
     INSERT INTO tenure.running (seq, queue, tenant, grp, token, deadline, live, version, limited)
-    SELECT given.seq, given.queue, given.tenant, given.grp, $3, given.deadline, given.live, given.version, given.limited
-    FROM sure CROSS JOIN unnest(
-        $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::bytea[], $10::bigint[], $11::boolean[]
-    ) AS given (seq, queue, tenant, grp, deadline, live, version, limited)
+    SELECT given.seq, ($6::text[])[given.kind], ($7::text[])[given.kind], '', $3, ($8::bigint[])[given.kind],
+           ($9::bytea[])[given.kind], ($10::bigint[])[given.kind], ($11::boolean[])[given.kind]
+    FROM sure CROSS JOIN unnest($4::bigint[], $5::bigint[]) AS given (seq, kind)
 ), held AS (
     INSERT INTO tenure.claimed (token, deadline, seqs) VALUES ($3, $12, $4)
 ), told AS (
@@ -46,10 +168,11 @@ WITH changed AS (
 SELECT sure FROM sure
 
 -- name: promote
--- Jobs of one queue that became due move from `scheduled` to `ready`, at most a bounded number at once.
+-- Jobs of one queue that became due move from `scheduled` to `ready`, at most a bounded number at once. ($4, $5): there is
+-- none before.
 WITH due AS MATERIALIZED (
     SELECT ctid FROM tenure.scheduled
-    WHERE queue = $1 AND run_at <= $2 ORDER BY run_at, seq LIMIT $3 FOR UPDATE SKIP LOCKED
+    WHERE queue = $1 AND run_at <= $2 AND (run_at, seq) >= ($4, $5) ORDER BY run_at, seq LIMIT $3 FOR UPDATE SKIP LOCKED
 ), moved AS (
     DELETE FROM tenure.scheduled WHERE ctid = ANY (ARRAY(SELECT ctid FROM due)) RETURNING *
 )
@@ -77,19 +200,20 @@ SELECT grp FROM found WHERE grp IS NOT NULL LIMIT $4
 
 -- name: line
 -- Due jobs of one tenant, queue and group in the contract's order, from a place on; expired ones are passed over, and
--- those that another claim is about to take. MATERIALIZED: a nested loop over SKIP LOCKED takes more than its limit.
+-- those that another claim is about to take. MATERIALIZED: a nested loop over SKIP LOCKED takes more than its limit. A row
+-- of no record is found too: it must not pass for the end of its line (quarantine.py).
 WITH next AS MATERIALIZED (
     SELECT ctid, prio_neg, run_at, seq FROM tenure.ready
     WHERE queue = $1 AND tenant = $2 AND grp = $3 AND (prio_neg, run_at, seq) > ($4, $5, $6)
       AND run_at <= $7 AND (expires_at IS NULL OR expires_at > $7)
     ORDER BY prio_neg, run_at, seq LIMIT $8 FOR UPDATE SKIP LOCKED
 )
-SELECT job.seq, job.spec, job.state, job.priority, job.run_at, job.live, job.payload, next.ctid
-FROM next CROSS JOIN LATERAL (SELECT * FROM tenure.job WHERE job.seq = next.seq OFFSET 0) AS job
+SELECT next.seq, job.spec, job.state, job.priority, job.run_at, job.live, job.payload, next.ctid
+FROM next LEFT JOIN LATERAL (SELECT * FROM tenure.job WHERE job.seq = next.seq OFFSET 0) AS job ON true
 ORDER BY next.prio_neg, next.run_at, next.seq
 
 -- name: lines
--- The beginnings of several plain lines at once.
+-- The beginnings of several plain lines at once, in no order: to sort 500 rows here took longer than to read them.
 WITH next AS MATERIALIZED (
     SELECT found.* FROM @keys(queue text, tenant text, most bigint) CROSS JOIN LATERAL (
         SELECT r.ctid, r.queue, r.tenant, r.prio_neg, r.run_at, r.seq FROM tenure.ready AS r
@@ -98,9 +222,8 @@ WITH next AS MATERIALIZED (
         ORDER BY r.prio_neg, r.run_at, r.seq LIMIT want.most FOR UPDATE SKIP LOCKED
     ) AS found
 )
-SELECT job.seq, job.spec, job.state, job.priority, job.run_at, job.live, job.payload, next.ctid, next.tenant, next.queue
-FROM next CROSS JOIN LATERAL (SELECT * FROM tenure.job WHERE job.seq = next.seq OFFSET 0) AS job
-ORDER BY next.queue, next.tenant, next.prio_neg, next.run_at, next.seq
+SELECT next.seq, job.spec, job.state, job.priority, job.run_at, job.live, job.payload, next.ctid, next.tenant, next.queue
+FROM next LEFT JOIN LATERAL (SELECT * FROM tenure.job WHERE job.seq = next.seq OFFSET 0) AS job ON true
 
 -- name: upcoming
 -- Future jobs of a queue by time.

@@ -7,17 +7,17 @@ WITH changed AS (
     SELECT 1 / (coalesce(array_agg(version ORDER BY seq), '{}') = $2::bigint[])::int AS sure FROM changed
 ), done AS (
     INSERT INTO tenure.finished (seq, day, state, live, version)
-    SELECT given.seq, $4, 'succeeded', given.live, given.version + 1
-    FROM sure CROSS JOIN unnest($1::bigint[], $2::bigint[], $3::bytea[]) AS given (seq, version, live)
+    SELECT given.seq, $5, 'succeeded', ($4::bytea[])[given.kind], given.version + 1
+    FROM sure CROSS JOIN unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS given (seq, version, kind)
 ), listed AS (
-    INSERT INTO tenure.ended (day, state) VALUES ($4, 'succeeded') ON CONFLICT DO NOTHING
+    INSERT INTO tenure.ended (day, state) VALUES ($5, 'succeeded') ON CONFLICT DO NOTHING
 /* results */ ), results AS (
     INSERT INTO tenure.result (expires_at, seq, body, codec)
-    SELECT * FROM unnest($8::bigint[], $9::bigint[], $10::bytea[], $11::text[])
+    SELECT * FROM unnest($9::bigint[], $10::bigint[], $11::bytea[], $12::text[])
 /* end */ /* grouped */ ), grouped AS (
     DELETE FROM tenure.in_order
-    WHERE (queue, tenant, grp, seq) IN (SELECT * FROM unnest($12::text[], $13::text[], $14::text[], $15::bigint[]))
+    WHERE (queue, tenant, grp, seq) IN (SELECT * FROM unnest($13::text[], $14::text[], $15::text[], $16::bigint[]))
 /* end */ ), told AS (
-    INSERT INTO tenure.inbox (tenant, at, body) SELECT tenant, $7, body FROM unnest($5::text[], $6::bytea[]) AS t (tenant, body)
+    INSERT INTO tenure.inbox (tenant, at, body) SELECT tenant, $8, body FROM unnest($6::text[], $7::bytea[]) AS t (tenant, body)
 )
 SELECT sure FROM sure

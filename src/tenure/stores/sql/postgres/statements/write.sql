@@ -83,7 +83,8 @@ INSERT INTO tenure.running (seq, queue, tenant, grp, token, deadline, live, vers
 
 -- name: put_claimed
 INSERT INTO tenure.claimed AS c (token, deadline, seqs) VALUES ($1, $2, $3)
-ON CONFLICT (token) DO UPDATE SET deadline = least(c.deadline, excluded.deadline), seqs = c.seqs || excluded.seqs
+ON CONFLICT (token) DO UPDATE SET deadline = least(c.deadline, excluded.deadline), seqs = c.seqs || excluded.seqs,
+    xid = excluded.xid
 
 -- name: add_claimed
 -- The same of a claim whose id nobody knew: if it was sent twice the second waits for the first, and fails.

@@ -1,8 +1,9 @@
 """Jobs by the column: a page of rows taken apart field by field, without making a job of each.
 
 `spec` and `live` are decoded as far as fields are asked for: the others are stepped over where they lie. 200,000 jobs
-into Arrow, a second of processor time on a busy machine: 13,000 to 21,000 as `JobView`s; so 125,000 to 170,000 with
-every column but the payload (a fifth SQLite, half decoding, the rest Arrow), 560,000 with id, state and two times.
+from SQLite into Arrow, a second of processor time on a busy machine: 13,000 to 21,000 as `JobView`s; so 125,000 to
+170,000 with every column but the payload (a fifth SQLite, half decoding, the rest Arrow), 560,000 with id, state and
+two times.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -14,20 +15,22 @@ import msgspec
 
 from tenure.domain.calls import JobFilter
 from tenure.domain.errors import InvalidValue
-from tenure.domain.job import Job, Spec, result_expiry, waiting_status
+from tenure.domain.job import Job, Result, Spec, result_expiry, waiting_status
 from tenure.domain.names import Ms
 from tenure.domain.states import State
 from tenure.domain.store import Columns, Span
 from tenure.stores.sql.query import scan_sql
 from tenure.stores.sql.rows import Live, Row
-from tenure.stores.sql.sqlite.tables import SqliteTables
+from tenure.stores.sql.tables import SqlTables
 
 IDENTITY = ("tenant", "id", "queue", "job_type", "enqueued_at")
 """Columns of their own, and in the spec too: taken from there when it is decoded anyway."""
 TURN = ("seq", "state", "priority", "run_at")
 SPEC = frozenset(Spec.__struct_fields__) - {"lease"}  # the one that is held is meant, not the one asked for
 LIVE = frozenset(Live.__struct_fields__) - {"token"}
-PAYLOAD = "(SELECT payload FROM body WHERE body.seq = record.seq) AS payload"
+
+RESULT = ("result_body", "result_codec", "result_expires_at")
+"""A result, where it comes with its record."""
 
 NEEDS = {
     "status": ("state", "run_at", "attempt", "lease_seq", "expires_at"),
@@ -43,19 +46,19 @@ _PENDING, _SUCCEEDED, _FAILED = State.PENDING.value, State.SUCCEEDED.value, Stat
 
 
 def scan(
-    tables: SqliteTables, now: Ms, where: JobFilter, fields: Collection[str], span: Span, limit: int
+    tables: SqlTables, now: Ms, where: JobFilter, fields: Collection[str], span: Span, limit: int
 ) -> Iterator[Columns]:
     """Pages of the fields that are asked for, those that they are made of with them."""
-    pages = _Pages(tables, now, fields)
-    cursor = tables.stream(*scan_sql(pages.columns, where, span))
-    while rows := cursor.fetchmany(limit):
+    pages = _Pages(tables, now, fields, joined="result" in fields and tables.joins_results(where))
+    statement = scan_sql(pages.columns, where, span, tables.records(span, pages.joined), tables.listed)
+    for rows in tables.pages(*statement, limit):
         yield pages.page(rows)
 
 
 class _Pages:
     """How rows become the wanted columns."""
 
-    def __init__(self, tables: SqliteTables, now: Ms, fields: Collection[str]) -> None:
+    def __init__(self, tables: SqlTables, now: Ms, fields: Collection[str], joined: bool) -> None:
         unknown = set(fields) - KNOWN
         if unknown:
             raise InvalidValue(f"fields {', '.join(sorted(unknown))}: jobs have {', '.join(sorted(KNOWN))}")
@@ -70,7 +73,12 @@ class _Pages:
         self.columns = [*self._plain]
         if "payload" in wanted:
             self._plain = [*self._plain, "payload"]
-            self.columns.append(PAYLOAD)
+            self.columns.append(tables.payload)
+        self.joined = joined
+        """Whether results come with their records."""
+        if joined:
+            self._plain = [*self._plain, *RESULT]
+            self.columns += RESULT
         self._blobs = [name for name, asked in (("spec", self._spec), ("live", self._live)) if asked]
         self.columns += self._blobs
 
@@ -101,18 +109,26 @@ class _Pages:
 
     def _results(self, columns: Columns) -> list[Any]:
         """Those that live: until their time, and as long as a child may still ask."""
-        refs, expiries = {}, {}
-        for seq, state, tenant, id, *times in zip(*(columns[name] for name in NEEDS["result"]), strict=True):
-            if state == _SUCCEEDED:
-                refs[seq] = (tenant, id)
-                expiries[seq] = result_expiry(*times)
-        found = self._tables.results_at([(at, seq) for seq, at in expiries.items()])
-        late = [refs[seq] for seq in found if self._now >= expiries[seq]]
-        asked_for = self._tables.edges_from(late) if late else {}
-        return [
-            found[seq] if seq in found and (self._now < expiries[seq] or refs[seq] in asked_for) else None
-            for seq in columns["seq"]
-        ]
+        found = self._beside(columns) if self.joined else self._looked_up(columns)
+        late = [at for at, result in enumerate(found) if result is not None and self._now >= result.expires_at]
+        refs = [(columns["tenant"][at], columns["id"][at]) for at in late]
+        asked_for = self._tables.edges_from(refs) if refs else {}
+        for at, ref in zip(late, refs, strict=True):
+            if ref not in asked_for:
+                found[at] = None
+        return found
+
+    def _beside(self, columns: Columns) -> list[Result | None]:
+        """From the page itself, which then has no more of them."""
+        beside = zip(*(columns.pop(name) for name in RESULT), strict=True)
+        return [None if expires_at is None else Result(body, codec, expires_at) for body, codec, expires_at in beside]
+
+    def _looked_up(self, columns: Columns) -> list[Result | None]:
+        """A record tells when its result expires, which is where it stands."""
+        rows = zip(*(columns[name] for name in NEEDS["result"]), strict=True)
+        asked = [(result_expiry(*times), seq) for seq, state, _, _, *times in rows if state == _SUCCEEDED]
+        found = self._tables.results_at(asked)
+        return [found.get(seq) for seq in columns["seq"]]
 
     def _letters(self, columns: Columns) -> list[Any]:
         refs = list(zip(columns["tenant"], columns["id"], strict=True))

@@ -12,14 +12,26 @@ from tenure.domain.errors import InvalidValue
 from tenure.domain.job import Job
 from tenure.domain.states import State
 from tenure.domain.store import Columns, Span
-from tenure.stores.sql.sqlite.scan import KNOWN
-from tenure.stores.sql.sqlite.snapshot import SqliteSnapshot
+from tenure.stores.sql.scan import KNOWN
+from tenure.stores.sql.snapshot import SqlSnapshot
+from tests.schemas import new_schema
 from tests.stores.everything import Everything, everything_read, id_of
+
+FEW = {"tenant", "id", "result"}
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | str]:
+    if request.param == "sqlite":
+        yield tmp_path_factory.mktemp("scan") / "jobs.db"
+    else:
+        with new_schema(request.getfixturevalue("postgres_url")) as url:
+            yield url
 
 
 @pytest.fixture(scope="module")
-def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteSnapshot]:
-    with everything_read(tmp_path_factory.mktemp("scan") / "jobs.db") as opened:
+def snapshot(place: Path | str) -> Iterator[SqlSnapshot]:
+    with everything_read(place) as opened:
         yield opened
 
 
@@ -40,7 +52,7 @@ def by_job(pages: Iterator[Columns]) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 @pytest.mark.parametrize("limit", [3, 1_000])
-def test_every_field_is_that_of_the_job(snapshot: SqliteSnapshot, limit: int) -> None:
+def test_every_field_is_that_of_the_job(snapshot: SqlSnapshot, limit: int) -> None:
     found = by_job(snapshot.scan(JobFilter(), KNOWN, limit=limit))
     views = snapshot.query(JobFilter(), limit=1_000).jobs
     assert found.keys() == {view.job.ref for view in views}
@@ -51,7 +63,7 @@ def test_every_field_is_that_of_the_job(snapshot: SqliteSnapshot, limit: int) ->
         assert row == {field: value(view, field) for field in row}
 
 
-def test_everything_is_there_to_be_compared(snapshot: SqliteSnapshot) -> None:
+def test_everything_is_there_to_be_compared(snapshot: SqlSnapshot) -> None:
     """Each kind of value is had by some job and not by others."""
     found = list(by_job(snapshot.scan(JobFilter(), KNOWN)).values())
     assert {row["state"] for row in found} == set(State)
@@ -62,7 +74,7 @@ def test_everything_is_there_to_be_compared(snapshot: SqliteSnapshot) -> None:
 
 
 @pytest.mark.parametrize("field", sorted(KNOWN))
-def test_a_field_alone_is_the_same(snapshot: SqliteSnapshot, field: str) -> None:
+def test_a_field_alone_is_the_same(snapshot: SqlSnapshot, field: str) -> None:
     together = by_job(snapshot.scan(JobFilter(), KNOWN))
     alone = by_job(snapshot.scan(JobFilter(), {"tenant", "id", field}))
     assert {ref: row[field] for ref, row in alone.items()} == {ref: row[field] for ref, row in together.items()}
@@ -78,14 +90,23 @@ def test_a_field_alone_is_the_same(snapshot: SqliteSnapshot, field: str) -> None
         JobFilter(queue="mail", job_type="send"),
     ],
 )
-def test_a_filter_chooses_the_same_jobs(snapshot: SqliteSnapshot, where: JobFilter) -> None:
+def test_a_filter_chooses_the_same_jobs(snapshot: SqlSnapshot, where: JobFilter) -> None:
     found = by_job(snapshot.scan(where, {"tenant", "id"}))
     assert found.keys() == {view.job.ref for view in snapshot.query(where).jobs}
     assert found
 
 
+@pytest.mark.parametrize("where", [JobFilter(), JobFilter(states=(State.SUCCEEDED,)), JobFilter(tenant="acme")])
+def test_results_are_the_same_whatever_is_read_with_them(snapshot: SqlSnapshot, where: JobFilter) -> None:
+    views = {view.job.ref: view.result for view in snapshot.query(where).jobs}
+    spans = snapshot.split(3)
+    found = {ref: row["result"] for span in spans for ref, row in by_job(snapshot.scan(where, FEW, span=span)).items()}
+    assert found == views
+    assert sum(1 for one in found.values() if one) == 3
+
+
 @pytest.mark.parametrize("parts", [1, 2, 3, 7, 1_000])
-def test_parts_hold_every_job_once(snapshot: SqliteSnapshot, parts: int) -> None:
+def test_parts_hold_every_job_once(snapshot: SqlSnapshot, parts: int) -> None:
     spans = snapshot.split(parts)
     whole = [id for page in snapshot.scan(JobFilter(), {"id"}) for id in page["id"]]
     found = [id for span in spans for page in snapshot.scan(JobFilter(), {"id"}, span=span) for id in page["id"]]
@@ -94,14 +115,16 @@ def test_parts_hold_every_job_once(snapshot: SqliteSnapshot, parts: int) -> None
     assert (spans[0].after, spans[-1].until) == (None, None)
 
 
-def test_an_empty_store_is_one_part(tmp_path: Path) -> None:
-    made = Everything(tmp_path / "jobs.db")
-    asyncio.run(made.store.migrate())
-    with made.store.snapshot() as opened:
-        assert opened.split(4) == [Span()]
-        assert list(opened.scan(JobFilter(), {"id"})) == []
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_an_empty_store_is_one_part(tmp_path: Path, postgres_url: str, store: str) -> None:
+    with new_schema(postgres_url) as url:
+        made = Everything(tmp_path / "jobs.db" if store == "sqlite" else url)
+        asyncio.run(made.store.migrate())
+        with made.store.snapshot() as opened:
+            assert opened.split(4) == [Span()]
+            assert list(opened.scan(JobFilter(), {"id"})) == []
 
 
-def test_a_field_that_jobs_dont_have_is_refused(snapshot: SqliteSnapshot) -> None:
+def test_a_field_that_jobs_dont_have_is_refused(snapshot: SqlSnapshot) -> None:
     with pytest.raises(InvalidValue, match="colour"):
         next(snapshot.scan(JobFilter(), {"colour"}))

@@ -1,0 +1,153 @@
+"""Connections for the store's calls, each lent to one call at a time: the store's own, or those of a user's pool.
+
+Behind a transaction pooler each transaction may be on another of the server's connections, and what is set on one stays
+there for whoever gets it next. A connection of a user's pool goes back to them. On both, settings are made for one
+transaction at a time, and no statement is prepared.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from inspect import iscoroutinefunction
+from typing import Any, Protocol
+
+import psycopg
+from psycopg import Connection, RawCursor
+
+from tenure.domain.errors import InvalidValue
+from tenure.stores.sql.postgres.connection import SET_LOCALLY, Server, still_there
+from tenure.stores.sql.postgres.place import Place, Severed
+from tenure.stores.sql.postgres.runners import OwnRunner, PsycopgRunner
+from tenure.stores.sql.postgres.tables import PostgresTables
+
+
+class Pool(Protocol):
+    """A user's connections; psycopg_pool's ConnectionPool is one."""
+
+    def connection(self) -> "AbstractContextManager[Connection[Any]]":
+        """A connection that nobody else uses until the block ends."""
+
+
+class Connected(PostgresTables):
+    """The tables over a connection that nobody else uses. A guest leaves it as it was."""
+
+    def __init__(self, runner: "OwnRunner | PsycopgRunner", place: Place, guest: bool) -> None:
+        super().__init__(runner, place)
+        self._runner = runner
+        self._guest = guest
+
+    @property
+    def connection(self) -> "Connection[Any]":
+        return self._runner.connection
+
+    def move(self, connection: "Connection[Any]") -> None:
+        """From now on over another connection; what is known of the configuration stays known."""
+        self._runner.connection = connection
+
+    def say(self, text: bytes) -> None:
+        """Runs a statement that has no parameters."""
+        RawCursor(self.connection).execute(text, prepare=False)
+
+    @contextmanager
+    def transaction(self, begin: bytes = b"") -> Iterator[None]:
+        with self.connection.pipeline() as pipeline:
+            try:
+                if begin:
+                    self.say(begin)
+                if self._guest:
+                    self.say(SET_LOCALLY)
+                yield
+                pipeline.sync()
+            except BaseException:
+                with suppress(psycopg.Error):
+                    pipeline.sync()  # else it complains of what it never sent
+                raise
+
+
+class Lender(Protocol):
+    """Where connections come from."""
+
+    def lent(self) -> "AbstractContextManager[Connected]":
+        """A connection that nobody else uses. One that broke isn't used again."""
+
+    def hang_up(self) -> None:
+        """The other connections are likely to be broken too."""
+
+
+class OwnConnections:
+    """Opened as they are needed, and kept."""
+
+    def __init__(self, server: Server, place: Place) -> None:
+        self._server = server
+        self._place = place
+        self._lock = threading.Lock()
+        self.idle: list[Connected] = []
+
+    @contextmanager
+    def lent(self) -> Iterator[Connected]:
+        with self._lock:
+            tables = self.idle.pop() if self.idle else None
+        if tables is None:
+            tables = Connected(OwnRunner(self._server.connect()), self._place, guest=self._server.pooled)
+        elif not still_there(tables.connection):
+            tables.connection.close()
+            raise Severed(committing=False)
+        try:
+            yield tables
+        finally:
+            tables.end()
+            if not tables.connection.closed:
+                with self._lock:
+                    self.idle.append(tables)
+
+    def hang_up(self) -> None:
+        with self._lock:
+            idle, self.idle = self.idle, []
+        for tables in idle:
+            tables.connection.close()
+
+
+class PooledConnections:
+    """A user's, who also closes them."""
+
+    def __init__(self, pool: Pool, place: Place) -> None:
+        self._pool = pool
+        self._place = place
+        self._lock = threading.Lock()
+        self._idle: list[Connected] = []
+        """Without a connection."""
+
+    @contextmanager
+    def lent(self) -> Iterator[Connected]:
+        with self._pool.connection() as connection:
+            if not isinstance(connection, Connection):
+                raise InvalidValue(f"pool: it lends a {type(connection).__name__}, not psycopg's Connection")
+            tables = self._tables(connection)
+            before, connection.autocommit = connection.autocommit, True
+            try:
+                yield tables
+            finally:
+                tables.end()
+                if not connection.closed:
+                    connection.autocommit = before
+                with self._lock:
+                    self._idle.append(tables)
+
+    def _tables(self, connection: "Connection[Any]") -> Connected:
+        with self._lock:
+            tables = self._idle.pop() if self._idle else None
+        if tables is None:
+            return Connected(PsycopgRunner(connection, prepare=False), self._place, guest=True)
+        tables.move(connection)
+        return tables
+
+    def hang_up(self) -> None:
+        """A pool looks after its connections itself."""
+
+
+def check_pool(pool: Any) -> None:
+    """Raises `InvalidValue` for what isn't a pool of blocking connections."""
+    if not callable(getattr(pool, "connection", None)):
+        raise InvalidValue(f"pool: a {type(pool).__name__} has no connection(); give psycopg_pool's ConnectionPool")
+    if iscoroutinefunction(getattr(pool, "getconn", None)):
+        raise InvalidValue("pool: its connections belong to an event loop; give psycopg_pool's ConnectionPool")
