@@ -113,7 +113,7 @@ async def test_a_job_that_comes_while_the_renewer_counts_isnt_looked_past(
 
     await work.enqueue()
     (claimed,) = await claim(app)
-    hand, counted, count = Hand(claimed, work, boottime()), 0, Renewer._all
+    hand, counted, count = Hand(claimed, work, boottime(), boottime(), lambda hand: None), 0, Renewer._all
 
     def counting(renewer: Renewer) -> list[Hand]:
         nonlocal counted

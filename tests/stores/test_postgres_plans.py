@@ -111,6 +111,11 @@ class Counted:
 Story = Callable[[Counted], Awaitable[None]]
 
 
+async def in_thread(opened: Any, what: Callable[..., Any], *values: Any) -> Any:
+    """Where all other calls are, so that they share a connection."""
+    return await asyncio.wrap_future(opened.pool.submit(what, *values))
+
+
 def told(url: str, story: Story, patience: int | None = None) -> None:
     """All calls on one connection, whose reads are counted."""
 
@@ -124,7 +129,7 @@ def told(url: str, story: Story, patience: int | None = None) -> None:
             await factory.destroy(store)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(postgres_store, "STRAIGHT_JOBS", 0)
+        patch.setattr(postgres_store._Open, "on_loop", in_thread)
         asyncio.run(main())
 
 

@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from tenure.domain.errors import InvalidValue
 
@@ -16,6 +17,7 @@ SMALLEST, LARGEST = -(1 << 63), (1 << 64) - 1
 _PLAIN = frozenset({str, bytes, bool, type(None)})
 """Types with nothing to check: asked first, and exactly, for most of what is sent is one of them."""
 _TEXTS = (str, bytes)
+_NAMED = (msgspec.Struct, dict)
 _COLLECTIONS = (list, tuple, set, frozenset)
 
 
@@ -23,7 +25,7 @@ def check(value: Any, depth: int = 1) -> None:
     """Refuses nesting beyond 64 levels, and numbers that no other reader understands."""
     if depth > MAX_DEPTH:
         raise InvalidValue(f"payload: nested deeper than {MAX_DEPTH} levels")
-    if type(value) is not dict and not isinstance(value, msgspec.Struct):
+    if not isinstance(value, _NAMED):
         if type(value) in _PLAIN or isinstance(value, _TEXTS):
             return
         if isinstance(value, int):
@@ -41,12 +43,12 @@ def check(value: Any, depth: int = 1) -> None:
 
 
 def _contents(value: Any) -> Iterable[Any]:
+    if isinstance(value, msgspec.Struct):
+        return astuple(value)
     if isinstance(value, dict):
         return chain(value, value.values())
     if isinstance(value, _COLLECTIONS):
         return value
-    if isinstance(value, msgspec.Struct):
-        return msgspec.structs.astuple(value)
     if hasattr(value, "__dataclass_fields__"):
         return (getattr(value, field) for field in value.__dataclass_fields__)
     return ()

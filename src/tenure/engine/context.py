@@ -93,7 +93,7 @@ class Cancelled:
 class Context:
     """A job in the hands of its handler: annotate the first parameter with it to get it."""
 
-    __slots__ = ("_report", "app", "cancelled", "carried", "claimed", "settled", "state")
+    __slots__ = ("_cancelled", "_report", "app", "carried", "claimed", "settled", "state")
 
     def __init__(
         self,
@@ -108,13 +108,21 @@ class Context:
         """Whether a transaction of the handler has already ended the job."""
         self.state = state
         """What the app's lifespan gave."""
-        self.cancelled = Cancelled()
+        self._cancelled: Cancelled | None = None
         self._report = report
         self.carried: tuple[NewJob, ...] = ()
         """The jobs that go in with this one's success."""
 
     def __repr__(self) -> str:
         return f"<job {self.job_type} {self.id} of {self.tenant}, attempt {self.attempt}>"
+
+    @property
+    def cancelled(self) -> Cancelled:
+        """Whether the handler is to end, and why."""
+        if self._cancelled is None:
+            with _MAKING:
+                self._cancelled = self._cancelled or Cancelled()
+        return self._cancelled
 
     @property
     def id(self) -> str:

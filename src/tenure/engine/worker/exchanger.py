@@ -1,7 +1,8 @@
 """The one loop that claims and settles.
 
 While a call is on its way, handlers that end collect and leave with the next one, which also claims as many jobs as
-there are slots: under load one round trip does it all, and an idle worker settles at once.
+there are slots: under load one call does it all, and an idle worker settles at once. Where there is much to do a second
+call goes beside the first, so that the store isn't idle while this process works, nor the other way round.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from typing import NamedTuple
 
 from tenure.domain.calls import Claim, Claimed, ClaimedJob, Cursor, Fail, Settle, Settled
 from tenure.domain.errors import LeaseExpired, Refused, StoreError
-from tenure.domain.job import Failure
+from tenure.domain.job import Failure, Lease
 from tenure.domain.names import Ms
 from tenure.domain.store import Store, queue_topic
 from tenure.engine.worker.clock import boottime
@@ -23,6 +24,11 @@ from tenure.engine.worker.forks import forks, leave_if_forked
 from tenure.engine.worker.hand import Hand, Hands
 
 BATCH = 500
+AT_ONCE = 2
+"""Calls on their way at once."""
+MUCH = 200
+"""Jobs that are worth a second call."""
+BEGINNINGS = "0123456789abcdefghijklmnopqrstuvwxyz"
 RETRY_SECONDS = (0.1, 5.0)
 
 log = logging.getLogger("tenure.worker")
@@ -60,7 +66,7 @@ class Exchanger:
         hands: Hands,
         terms: ClaimTerms,
         queues: tuple[str, ...],
-        take: Callable[[ClaimedJob, float], None],
+        take: Callable[[ClaimedJob, float, float], None],
         answered: Callable[[Ended, Settled | Refused], None],
     ) -> None:
         self._store = store
@@ -71,14 +77,17 @@ class Exchanger:
         self._answered = answered
         self._ended: deque[Ended] = deque()
         self._wake = asyncio.Event()
-        self._cursor = Cursor(tenant=random.choice("0123456789abcdefghijklmnopqrstuvwxyz"))
+        self._cursors = [Cursor(tenant=random.choice(BEGINNINGS)) for _ in range(AT_ONCE)]
+        """Where claims go on, of those calls that aren't on their way: each goes round by itself, like a worker."""
         self._claiming = True
         self._closing = False
         self._due = True
         self._asked_idle = False
         self._due_at = 0.0
         self._poll = terms.poll[0]
-        self._claim_id: bytes | None = None
+        self._turns: list[asyncio.Task[None]] = []
+        self._plenty = False
+        """Whether the last claim got as many as it asked for."""
         self._forks = forks()
         self.idle = asyncio.Event()
         """Set while the last claim came back empty and nothing is in hand."""
@@ -115,14 +124,20 @@ class Exchanger:
         try:
             while True:
                 await self._until_due()
-                if self._closing and not self._ended:
+                for turn in [turn for turn in self._turns if turn.done()]:
+                    self._turns.remove(turn)
+                    turn.result()
+                if self._may_turn():
+                    self._turns.append(asyncio.create_task(self._counted(), name="tenure-exchange"))
+                    await asyncio.sleep(0)  # it says what it takes before another is thought of
+                elif self._closing and not self._turns:
                     return
-                await self._turn()
         finally:
             self._closing = True
-            listener.cancel()
-            with suppress(asyncio.CancelledError):
-                await listener
+            for task in (listener, *self._turns):
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
 
     async def _listen(self) -> None:
         """Hints: something may have become claimable. A cancel may be lost to a hint of the same moment."""
@@ -135,12 +150,24 @@ class Exchanger:
                 await asyncio.sleep(self._terms.poll[1])
 
     async def _until_due(self) -> None:
-        while not self._ended and not self._may_claim() and not self._closing:
+        """Waits until there is something to do, or something was done."""
+        while not self._may_turn() and not any(turn.done() for turn in self._turns):
+            if self._closing and not self._turns:
+                return
             self._wake.clear()
-            delay = max(0.0, self._due_at - boottime()) if self._has_room() else None
+            looks = self._has_room() and not self._turns
+            delay = max(0.0, self._due_at - boottime()) if looks else None
             with suppress(TimeoutError):
                 async with asyncio.timeout(delay):
                     await self._wake.wait()
+
+    def _may_turn(self) -> bool:
+        """Whether a call is due; a second one beside the first if it carries much."""
+        if not self._turns:
+            return bool(self._ended) or self._may_claim()
+        if len(self._turns) == AT_ONCE:
+            return False
+        return len(self._ended) >= MUCH or (self._plenty and self._has_room() and self._hands.free >= MUCH)
 
     def _may_claim(self) -> bool:
         return self._has_room() and (self._due or boottime() >= self._due_at)
@@ -148,34 +175,43 @@ class Exchanger:
     def _has_room(self) -> bool:
         return self._claiming and bool(self._hands.free) and bool(self._hands.room())
 
+    async def _counted(self) -> None:
+        try:
+            await self._turn()
+        finally:
+            self._wake.set()
+
     async def _turn(self) -> None:
         """One call: the ends that collected, and a claim if there is room."""
         leave_if_forked(self._forks)
         batch = [self._ended.popleft() for _ in range(min(len(self._ended), BATCH))]
-        request = self._request()
-        if request is not None:
-            self._due = self._asked_idle = False  # whoever asks from here on asks for the next one
-        batch, sent, settled, claimed = await self._call(batch, request)
+        cursor = self._cursors.pop()
+        try:
+            request = self._request(cursor)
+            if request is not None:
+                self._due = self._asked_idle = False  # whoever asks from here on asks for the next one
+            batch, sent, settled, claimed = await self._call(batch, request)
+            if isinstance(claimed, Claimed):
+                cursor = claimed.cursor
+        finally:
+            self._cursors.append(cursor)
         for ended, reply in zip(batch, settled, strict=True):
             self._answered(ended, reply)
         if request is not None:
-            self._claim_id = None
             self._got(request, claimed, sent)
 
-    def _request(self) -> Claim | None:
+    def _request(self, cursor: Cursor) -> Claim | None:
         if not self._has_room():
             return None
-        if self._claim_id is None:
-            self._claim_id = os.urandom(16)
         terms = self._terms
         return Claim(
-            claim_id=self._claim_id,
+            claim_id=os.urandom(16),
             worker=terms.worker,
             queues=self._hands.room(),
-            n=min(self._hands.free, 1_000),
+            n=min(self._hands.free, self._hands.at_once),
             ttl=terms.ttl,
             grace=terms.grace,
-            cursor=self._cursor,
+            cursor=cursor,
             tenants=terms.tenants,
         )
 
@@ -244,11 +280,15 @@ class Exchanger:
             log.warning("the store gives no jobs: %s", claimed)
             self._rest(None)
             return
-        self._cursor = claimed.cursor
+        now, lease, given = boottime(), None, sent
         for job in claimed.jobs:
-            self._take(job, sent - _age(job, claimed.now))
+            if job.job.lease is not lease:
+                lease = job.job.lease
+                given = sent - _age(lease, claimed.now)
+            self._take(job, given, now)
         if claimed.jobs:
             self._poll = self._terms.poll[0]
+        self._plenty = len(claimed.jobs) == request.n
         if len(claimed.jobs) < request.n:
             self._rest(claimed.wake_after)
         else:
@@ -265,7 +305,6 @@ class Exchanger:
         self._poll = min(2 * self._poll, self._terms.poll[1])
 
 
-def _age(claimed: ClaimedJob, now: Ms) -> float:
+def _age(lease: Lease | None, now: Ms) -> float:
     """Seconds since the lease was given: more than 0 when the claim was asked again and the first had arrived."""
-    lease = claimed.job.lease
     return 0.0 if lease is None else (now - lease.until + lease.ttl) / 1_000

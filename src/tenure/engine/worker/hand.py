@@ -1,7 +1,6 @@
 """The jobs a worker has in hand."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Any
@@ -10,7 +9,9 @@ from tenure.domain.calls import ClaimedJob
 from tenure.domain.job import Progress, Token
 from tenure.engine.context import Context
 from tenure.engine.definition import Definition
-from tenure.engine.worker.clock import boottime
+
+HALVED = 400
+"""With so many slots a claim fills half of them: while one half is settled and claimed, the other runs."""
 
 
 class Ending(StrEnum):
@@ -31,6 +32,7 @@ class Hand:
 
     __slots__ = (
         "_deadline",
+        "_reported",
         "begun",
         "claimed",
         "context",
@@ -48,7 +50,14 @@ class Hand:
         "ttl_seconds",
     )
 
-    def __init__(self, claimed: ClaimedJob, definition: Definition[Any, Any], sent_at: float) -> None:
+    def __init__(
+        self,
+        claimed: ClaimedJob,
+        definition: Definition[Any, Any],
+        sent_at: float,
+        now: float,
+        reported: "Callable[[Hand], None]",
+    ) -> None:
         lease = claimed.job.lease
         if lease is None:
             raise AssertionError(f"job {claimed.job.ref} was claimed without a lease")
@@ -57,9 +66,10 @@ class Hand:
         self.token: Token = claimed.token
         self.ttl_seconds = lease.ttl / 1_000
         self._deadline = sent_at + self.ttl_seconds
+        self._reported = reported
         self.shared_deadline: Callable[[], float] | None = None
         """What a supervisor that renews for this process has written down."""
-        self.started_at = boottime()
+        self.started_at = now
         self.timeout_at = self.started_at + claimed.job.spec.timeout / 1_000
         self.renew_at = sent_at + self.ttl_seconds / 3
         self.ending: Ending | None = None
@@ -87,6 +97,11 @@ class Hand:
         """A renewal that was sent then was granted."""
         self._deadline = max(self._deadline, sent_at + self.ttl_seconds)
         self.renew_at = sent_at + self.ttl_seconds / 3
+
+    def note(self, progress: Progress) -> None:
+        """The handler said how far it is."""
+        self.progress = progress
+        self._reported(self)
 
     def take_progress(self) -> Progress | None:
         """What is to be sent of it; a renewal that fails puts it back."""
@@ -125,9 +140,11 @@ class Hands:
 
     def __init__(self, concurrency: int, queues: dict[str, int | None]) -> None:
         self._concurrency = concurrency
+        self.at_once = concurrency if concurrency < HALVED else concurrency // 2
+        """How many one claim takes."""
         self._queues = queues
         self._held: dict[Hand, None] = {}
-        self._by_queue: Counter[str] = Counter()
+        self._by_queue = dict.fromkeys(queues, 0)
         self.empty = asyncio.Event()
         self.empty.set()
 
@@ -138,9 +155,10 @@ class Hands:
         return iter(list(self._held))
 
     def add(self, hand: Hand) -> None:
+        if not self._held:
+            self.empty.clear()
         self._held[hand] = None
         self._by_queue[hand.claimed.job.spec.queue] += 1
-        self.empty.clear()
 
     def remove(self, hand: Hand) -> None:
         del self._held[hand]

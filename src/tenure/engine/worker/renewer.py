@@ -44,7 +44,6 @@ class Renewer:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._lock = threading.Lock()
         self._held: dict[Hand, None] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._home = asyncio.get_running_loop()
@@ -64,20 +63,20 @@ class Renewer:
         await asyncio.to_thread(self._thread.join)
 
     def added(self, hand: Hand) -> None:
-        with self._lock:
-            self._held[hand] = None
-        self._look(hand.renew_at)
+        self._held[hand] = None
+        if hand.renew_at < self._next:
+            self._look()
 
     def removed(self, hand: Hand) -> None:
-        with self._lock:
-            self._held.pop(hand, None)
+        self._held.pop(hand, None)
 
     def reported(self, hand: Hand) -> None:
-        self._look(hand.progress_at)
+        if hand.progress_at < self._next:
+            self._look()
 
-    def _look(self, at: float = 0.0) -> None:
-        """Something is to be renewed at `at`; callable from any thread."""
-        if at < self._next and self._loop is not None and self._wake is not None:
+    def _look(self) -> None:
+        """Something is to be renewed sooner; callable from any thread."""
+        if self._loop is not None and self._wake is not None:
             with suppress(RuntimeError):  # the loop has ended: nothing is left to renew
                 self._loop.call_soon_threadsafe(self._wake.set)
 
@@ -98,8 +97,7 @@ class Renewer:
             self._next = float("inf")  # while awake, whoever comes wakes it again: it may have been looked past
 
     def _all(self) -> list[Hand]:
-        with self._lock:
-            return list(self._held)
+        return list(self._held)  # at once, as far as other threads can tell
 
     def _when(self, hand: Hand, now: float) -> float:
         """When a job is next to be renewed. A handler past its time is let go: its lease must end."""

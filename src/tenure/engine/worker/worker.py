@@ -14,7 +14,6 @@ import platform
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -255,7 +254,7 @@ class _Parts:
 
     # Jobs
 
-    def _take(self, claimed: ClaimedJob, sent_at: float) -> None:
+    def _take(self, claimed: ClaimedJob, sent_at: float, now: float) -> None:
         """A job that was claimed: into a slot, or back if nobody here can run it."""
         definition = self._app.definitions.get(claimed.job.spec.job_type)
         if self._stopping:
@@ -265,22 +264,19 @@ class _Parts:
             log.warning("no handler for job type %s here: the job is given back", claimed.job.spec.job_type)
             self._give_back(claimed, Release(UNKNOWN_TYPE_MS, "unknown_type"))
             return
-        hand = Hand(claimed, definition, sent_at)
-        if hand.late(hand.started_at):
+        leases = self._leases
+        hand = Hand(claimed, definition, sent_at, now, leases.reported)
+        if hand.late(now):
             self._give_back(claimed, Release(reason="late"))
             return
-        hand.context = Context(self._app, claimed, self._state, partial(self._note, hand))
+        hand.context = Context(self._app, claimed, self._state, hand.note)
         self.hands.add(hand)
-        self._leases.added(hand)
+        leases.added(hand)
         self._wheel.add(hand)
         hand.task = self._loop.create_task(self._run(hand))
 
     def _give_back(self, claimed: ClaimedJob, release: Release) -> None:
         self.exchanger.settle(Ended(Settle(claimed.token, release)))
-
-    def _note(self, hand: Hand, progress: Any) -> None:
-        hand.progress = progress
-        self._leases.reported(hand)
 
     async def _run(self, hand: Hand) -> None:
         hand.begun = True

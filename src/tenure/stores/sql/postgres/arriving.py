@@ -19,8 +19,6 @@ from tenure.domain.names import Ms
 from tenure.domain.states import Mode
 from tenure.stores.sql import rows
 from tenure.stores.sql.postgres.arrays import byteas, texts
-from tenure.stores.sql.postgres.place import Place
-from tenure.stores.sql.postgres.straight import Straight
 from tenure.stores.sql.postgres.tables import PostgresTables
 from tenure.stores.sql.rows import json_text
 
@@ -48,30 +46,7 @@ def arrive(tables: PostgresTables, jobs: Sequence[NewJob], now: Ms | None) -> bo
     alike = _alike(jobs)
     if not all(_plain(tables, job) for job in (jobs[:1] if alike else jobs)):
         return False
-    if not alike:
-        return _arrive_mixed(tables, jobs, now)
-    arrived = _arrive_alike(tables, jobs, now)
-    if arrived:
-        tables.place.welcome(_lane(jobs[0]), tables.config)
-    return arrived
-
-
-def expected(place: Place, jobs: Sequence[NewJob]) -> bool:
-    """Whether the like of these jobs, which are of one kind, needed nothing but room before."""
-    first = jobs[0]
-    return _lane(first) in place.welcomed and not first.parents and _alike(jobs) and not _twice(jobs)
-
-
-async def arrive_straight(straight: Straight, place: Place, jobs: Sequence[NewJob], now: Ms | None) -> bool:
-    """The same for such jobs, by the event loop itself."""
-    text, config = place.part("arrive_alike", _parts(jobs[:1])), place.welcomed[_lane(jobs[0])]
-    (count,) = await straight.row(text, _alike_values(jobs, config, now))
-    return bool(int.from_bytes(count or b""))
-
-
-def _lane(job: NewJob) -> tuple[str, str, bool]:
-    """What decides whether a job needs anything but room."""
-    return job.tenant, job.queue, job.group is not None
+    return _arrive_alike(tables, jobs, now) if alike else _arrive_mixed(tables, jobs, now)
 
 
 def _plain(tables: PostgresTables, job: NewJob) -> bool:

@@ -222,7 +222,7 @@ def _lease_at_once(tables: "PostgresTables", unit: Unit) -> bool:
         len(seqs),
         next(iter(hot.leased))[2],
         column("bigint", seqs),
-        column("bigint", numbers),
+        column("bigint", numbers if len(kinds) > 1 else ()),
         column("text", queues),
         column("text", tenants),
         column("bigint", deadlines),
@@ -250,14 +250,13 @@ def finish_at_once(tables: "PostgresTables", unit: Unit) -> bool:
     ends = list(hot.succeeded)
     ended = sorted((seq, number) for number, end in enumerate(ends, 1) for seq in hot.succeeded[end])
     seqs, numbers = zip(*ended, strict=True)
-    versions = [version - 1 for version, _ in ends]
     parts = {name for name, given in (("results", hot.results), ("grouped", hot.out_of_order)) if given}
     tables.pipeline.send_part(
         "finish_at_once",
         frozenset(parts),
         column("bigint", seqs),
-        column("bigint", [versions[number - 1] for number in numbers]),
-        column("bigint", numbers),
+        column("bigint", [version - 1 for version, _ in ends]),
+        column("bigint", numbers if len(ends) > 1 else ()),
         column("bytea", [live for _, live in ends]),
         unit.now // DAY,
         column("text", list(unit.events)),

@@ -7,17 +7,16 @@ transaction at a time, and no statement is prepared.
 
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from inspect import iscoroutinefunction
 from typing import Any, Protocol
 
-import psycopg
-from psycopg import Connection, RawCursor
+from psycopg import Connection
 
 from tenure.domain.errors import InvalidValue
 from tenure.stores.sql.postgres.connection import SET_LOCALLY, Server, still_there
 from tenure.stores.sql.postgres.place import Place, Severed
-from tenure.stores.sql.postgres.runners import OwnRunner, PsycopgRunner
+from tenure.stores.sql.postgres.runners import ConnectionRunner, OwnRunner, PsycopgRunner
 from tenure.stores.sql.postgres.tables import PostgresTables
 
 
@@ -31,7 +30,7 @@ class Pool(Protocol):
 class Connected(PostgresTables):
     """The tables over a connection that nobody else uses. A guest leaves it as it was."""
 
-    def __init__(self, runner: "OwnRunner | PsycopgRunner", place: Place, guest: bool) -> None:
+    def __init__(self, runner: ConnectionRunner, place: Place, guest: bool) -> None:
         super().__init__(runner, place)
         self._runner = runner
         self._guest = guest
@@ -46,22 +45,16 @@ class Connected(PostgresTables):
 
     def say(self, text: bytes) -> None:
         """Runs a statement that has no parameters."""
-        RawCursor(self.connection).execute(text, prepare=False)
+        self._runner.say(text)
 
     @contextmanager
     def transaction(self, begin: bytes = b"") -> Iterator[None]:
-        with self.connection.pipeline() as pipeline:
-            try:
-                if begin:
-                    self.say(begin)
-                if self._guest:
-                    self.say(SET_LOCALLY)
-                yield
-                pipeline.sync()
-            except BaseException:
-                with suppress(psycopg.Error):
-                    pipeline.sync()  # else it complains of what it never sent
-                raise
+        with self._runner.pipelined():
+            if begin:
+                self.say(begin)
+            if self._guest:
+                self.say(SET_LOCALLY)
+            yield
 
 
 class Lender(Protocol):

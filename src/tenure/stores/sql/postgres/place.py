@@ -8,7 +8,6 @@ from tenure.domain.names import Ms
 from tenure.stores.sql import statements
 from tenure.stores.sql.postgres.frontier import PATIENCE, Border, Frontiers
 
-KEPT_LANES = 10_000
 _PART = re.compile(r"/\* (\w+) \*/ (.*?)/\* end \*/ ", re.DOTALL)
 
 
@@ -47,16 +46,9 @@ class Place:
         self.running: dict[Ref, Job] = {}
         """Jobs that this process saw to run. Whoever settles one finds out whether it still does."""
         self.specs: dict[int, Spec] = {}
-        self.welcomed: dict[tuple[str, str, bool], int] = {}
-        """Where jobs needed nothing but room (tenant, queue, whether they had a group), under which configuration."""
         self.frontiers = Frontiers(patience)
         self.borders: dict[str, Border] = {}
         """From where on `inbox` and `claimed` must be read."""
-
-    def welcome(self, lane: tuple[str, str, bool], config: int) -> None:
-        if len(self.welcomed) >= KEPT_LANES:
-            self.welcomed.clear()
-        self.welcomed[lane] = config
 
     def part(self, name: str, parts: frozenset[str]) -> str:
         """A statement with only some of its optional parts."""

@@ -3,6 +3,7 @@
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from tenure.domain.calls import Claim
@@ -21,9 +22,16 @@ RING = 256
 """Tenants whose lines one claim reads ahead, at most."""
 
 
-def _turn(row: Row) -> tuple[int, Ms, int]:
-    """Where a job stands in its line; before all others if its record is missing."""
-    return (-101, 0, row[0]) if row[3] is None else (-row[3], row[4], row[0])
+_WITHIN = itemgetter(4, 0)
+_PRIORITY = itemgetter(3)
+
+
+def _sorted(line: list[Row]) -> list[Row]:
+    """Jobs as they stand in their line: by priority, time and arrival."""
+    line.sort(key=_WITHIN)
+    if len(set(map(_PRIORITY, line))) > 1:
+        line.sort(key=_PRIORITY, reverse=True)
+    return line
 
 
 class Ring:
@@ -61,7 +69,7 @@ class Ring:
         """The beginning of a line, and how many were asked for."""
         if lane not in self._sizes:
             self._read(lane[0])
-        return sorted(self._lines.pop(lane, ()), key=_turn), self._sizes[lane]
+        return _sorted(self._lines.pop(lane, [])), self._sizes[lane]
 
     def _read(self, first: str) -> None:
         """Reads lines from a tenant on, about as many jobs as the claim wants."""

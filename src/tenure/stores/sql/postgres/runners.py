@@ -5,9 +5,11 @@ back.
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Protocol
 
+import psycopg
 from psycopg import AsyncConnection, AsyncRawCursor, Connection, RawCursor
 from psycopg.rows import tuple_row
 
@@ -17,9 +19,6 @@ from tenure.stores.sql.rows import Row
 
 class Answer(Protocol):
     """What a statement found."""
-
-    @property
-    def rowcount(self) -> int: ...
 
     def fetchall(self) -> list[Row]: ...
 
@@ -33,12 +32,48 @@ class Runner(Protocol):
         """A column of many rows, as the driver wants an array of that type."""
 
 
-class _Binary:
+class ConnectionRunner(Runner, Protocol):
+    """Has the connection to itself."""
+
+    connection: "Connection[Any]"
+
+    def say(self, text: bytes) -> None:
+        """Runs a statement that has no parameters."""
+
+    def pipelined(self) -> AbstractContextManager[None]:
+        """What is sent in the block leaves together as far as nobody asks; nothing is unread when it ends."""
+
+
+class BinaryColumns:
+    """Sends a column as one value, in the server's own format."""
+
     def column(self, kind: str, values: Sequence[Any]) -> Any:
         return COLUMNS[kind](values)
 
 
-class OwnRunner(_Binary):
+class Pipelined(BinaryColumns):
+    """A connection of psycopg's."""
+
+    connection: "Connection[Any]"
+
+    def say(self, text: bytes) -> None:
+        """Runs a statement that has no parameters."""
+        RawCursor(self.connection).execute(text, prepare=False)
+
+    @contextmanager
+    def pipelined(self) -> Iterator[None]:
+        """What is sent in the block leaves together as far as nobody asks; nothing is unread when it ends."""
+        with self.connection.pipeline() as pipeline:
+            try:
+                yield
+                pipeline.sync()
+            except BaseException:
+                with suppress(psycopg.Error):
+                    pipeline.sync()  # else it complains of what it never sent
+                raise
+
+
+class OwnRunner(Pipelined):
     """A connection of the store's own: in a pipeline, with every statement prepared (none behind a pooler, where the
     connection's threshold says so)."""
 
@@ -49,7 +84,7 @@ class OwnRunner(_Binary):
         return self.connection.execute(text.encode(), values, prepare=True, binary=True)
 
 
-class PsycopgRunner(_Binary):
+class PsycopgRunner(Pipelined):
     """A user's connection: what it does to rows and values stays as it is.
 
     `prepare` says whether statements are prepared; None leaves that to how the connection was set up.
@@ -68,9 +103,8 @@ class PsycopgRunner(_Binary):
 class Found:
     """Rows that were fetched already."""
 
-    def __init__(self, rows: list[Row], rowcount: int) -> None:
+    def __init__(self, rows: list[Row]) -> None:
         self._rows = rows
-        self.rowcount = rowcount
 
     def fetchall(self) -> list[Row]:
         return self._rows
@@ -90,7 +124,7 @@ class _Bridged:
         raise NotImplementedError
 
 
-class AsyncPsycopgRunner(_Bridged, _Binary):
+class AsyncPsycopgRunner(_Bridged, BinaryColumns):
     """psycopg's AsyncConnection."""
 
     _connection: "AsyncConnection[Any]"
@@ -99,7 +133,7 @@ class AsyncPsycopgRunner(_Bridged, _Binary):
         cursor = AsyncRawCursor(self._connection, row_factory=tuple_row)
         adapt(cursor)
         await cursor.execute(text.encode(), values, binary=True)
-        return Found(await cursor.fetchall() if cursor.description else [], cursor.rowcount)
+        return Found(await cursor.fetchall() if cursor.description else [])
 
 
 class AsyncpgRunner(_Bridged):
@@ -110,4 +144,4 @@ class AsyncpgRunner(_Bridged):
 
     async def _ran(self, text: str, values: Sequence[Any]) -> Answer:
         found = [tuple(row) for row in await self._connection.fetch(text, *values)]
-        return Found(found, len(found))
+        return Found(found)

@@ -14,7 +14,7 @@ import psycopg
 from msgspec.structs import replace
 
 from tenure.domain import model
-from tenure.domain.calls import Claim, Claimed, Document, Enqueued, EventPage, Settle, Settled, Stored
+from tenure.domain.calls import Claim, Claimed, Document, Enqueued, EventPage, Exchanged, Settle, Settled, Stored
 from tenure.domain.errors import OutcomeUnknown, Refused, StoreCorrupt, StoreUnavailable
 from tenure.domain.job import NewJob
 from tenure.domain.model import Unit
@@ -23,8 +23,10 @@ from tenure.domain.store import FEED_TOPIC, Capabilities, Clock, ClockFloor, que
 from tenure.stores.base import ModelStore, Operation, check_batch, putting
 from tenure.stores.hints import Hints
 from tenure.stores.sql import hot
-from tenure.stores.sql.postgres.arriving import arrive, arrive_straight, expected
+from tenure.stores.sql.postgres import fibers
+from tenure.stores.sql.postgres.arriving import arrive
 from tenure.stores.sql.postgres.connection import NotNow, Server, sound, translated
+from tenure.stores.sql.postgres.fibers import LoopConnections
 from tenure.stores.sql.postgres.frontier import PATIENCE
 from tenure.stores.sql.postgres.joined import async_runner, is_async, run_joined, sync_runner
 from tenure.stores.sql.postgres.lending import (
@@ -42,7 +44,6 @@ from tenure.stores.sql.postgres.runners import Runner
 from tenure.stores.sql.postgres.settling import finish
 from tenure.stores.sql.postgres.shared import open_shared, share
 from tenure.stores.sql.postgres.snapshot import snapshot
-from tenure.stores.sql.postgres.straight import Busy, Straight
 from tenure.stores.sql.postgres.tables import PostgresTables
 from tenure.stores.sql.postgres.transaction import PostgresTransaction
 from tenure.stores.sql.postgres.verify import verify
@@ -53,8 +54,6 @@ T = TypeVar("T")
 
 TRY_SECONDS = 10.0
 """For how long a call that is overtaken, or whose connection broke, begins again."""
-STRAIGHT_JOBS = 100
-"""Up to so many are enqueued by the event loop itself: what they cost there is less than the way to a thread."""
 MIGRATE_SECONDS = 60.0
 """For how long a migration waits for tables that others use, a second at a time."""
 BUSY_MS: Ms = 5
@@ -150,18 +149,12 @@ class PostgresStore(ModelStore):
     async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[Enqueued | Refused]:
         check_batch("jobs", jobs)
         opened = self._opened()
-        went: Overtaken | Severed | None = None
-        if not atomic and 0 < len(jobs) <= STRAIGHT_JOBS:
-            try:
-                if await asyncio.shield(asyncio.create_task(opened.enqueue_straight(jobs))):
-                    return [Enqueued(job.id) for job in jobs]
-            except (Overtaken, Severed) as error:
-                went = error
-        return await self._in_thread(opened.enqueue, jobs, atomic, went)
+        return await opened.on_loop(opened.enqueue, jobs, atomic)
 
     async def settle(self, settlements: Sequence[Settle]) -> list[Settled | Refused]:
         check_batch("settlements", settlements)
-        return await self._in_thread(self._opened().settle, settlements)
+        opened = self._opened()
+        return await opened.on_loop(opened.settle, settlements)
 
     async def put_document(
         self, document: Document, *, expect: int | None = None, ttl: Ms | None = None
@@ -170,6 +163,21 @@ class PostgresStore(ModelStore):
         opened, part = self._opened(), putting(document, expect, ttl)
         (reply,) = await asyncio.wrap_future(opened.in_order.submit(opened.write, [part]))
         return cast(Stored | Refused, reply)
+
+    async def claim(self, request: Claim) -> Claimed | Refused:
+        (reply,) = await self._write_here(lambda unit: self._claim(unit, request))
+        return cast(Claimed | Refused, reply)
+
+    async def exchange(self, settlements: Sequence[Settle], request: Claim) -> Exchanged:
+        check_batch("settlements", settlements)
+        settled, claimed = await self._write_here(
+            lambda unit: self._settle(unit, settlements), lambda unit: self._claim(unit, request)
+        )
+        return Exchanged(settled, claimed)
+
+    async def _write_here(self, *parts: Operation) -> list[Any]:
+        opened = self._opened()
+        return await opened.on_loop(opened.write, parts)
 
     async def _write(self, *parts: Operation) -> list[Any]:
         return await self._in_thread(self._opened().write, parts)
@@ -276,38 +284,32 @@ class _Open:
         self.in_order = ThreadPoolExecutor(1, "tenure-postgres-in-order")
         self.wake = Wake(server, hints.tell)
         self._lock = threading.Lock()
-        self._goes_straight = pool is None and not server.pooled
-        self._straight: dict[asyncio.AbstractEventLoop, Straight] = {}
+        self._on_loops = pool is None and not server.pooled
+        self._loops: dict[asyncio.AbstractEventLoop, LoopConnections] = {}
 
-    async def enqueue_straight(self, jobs: Sequence[NewJob]) -> bool:
-        """Whether the event loop let the jobs in; if not they must go the other way, and so if it raises."""
-        if not self._goes_straight or not expected(self.place, jobs):
-            return False
+    async def on_loop(self, what: Callable[..., T], *values: Any) -> T:
+        """Runs a call on this event loop, or in a thread where it may not. One whose caller gives up goes on."""
+        if not self._on_loops:
+            return await asyncio.wrap_future(self.pool.submit(what, *values))
         loop = asyncio.get_running_loop()
-        straight = self._straight.get(loop) or self._add_straight(loop)
-        now = None if self._clock is None else self._clock()
-        try:
-            with translated(self._server), straight:
-                arrived = await arrive_straight(straight, self.place, jobs, now)
-        except (Busy, StoreUnavailable):
-            return False
-        if arrived:
-            self._tell({FEED_TOPIC, *(queue_topic(queue) for queue in {job.queue for job in jobs})})
-        return arrived
+        connections = self._loops.get(loop) or self._add_loop(loop)
+        return await fibers.start(connections, what, *values)
 
-    def _add_straight(self, loop: asyncio.AbstractEventLoop) -> Straight:
+    def _add_loop(self, loop: asyncio.AbstractEventLoop) -> LoopConnections:
         """Those of loops that have ended go."""
         with self._lock:
-            ended = [self._straight.pop(other) for other in list(self._straight) if other.is_closed()]
-            made = self._straight[loop] = Straight(lambda: loop.run_in_executor(self.pool, self._server.connect))
-        for straight in ended:
-            straight.close()
+            ended = [self._loops.pop(other) for other in list(self._loops) if other.is_closed()]
+            made = self._loops[loop] = LoopConnections(self._server, self.place, self.pool)
+        for connections in ended:
+            connections.hang_up()
         return made
 
-    def enqueue(
-        self, jobs: Sequence[NewJob], atomic: bool, went: Overtaken | Severed | None = None
-    ) -> list[Enqueued | Refused]:
-        """By one statement if that will do, else as any other call. `went` is how that went before."""
+    def _lender(self) -> Lender:
+        fiber = fibers.current()
+        return self.connections if fiber is None else fiber.connections
+
+    def enqueue(self, jobs: Sequence[NewJob], atomic: bool) -> list[Enqueued | Refused]:
+        """By one statement if that will do, else as any other call."""
         topics = {FEED_TOPIC, *(queue_topic(queue) for queue in {job.queue for job in jobs})}
 
         def attempt(careful: bool) -> list[Enqueued | Refused]:
@@ -316,7 +318,7 @@ class _Open:
             parts = [lambda unit: model.enqueue(unit, jobs, atomic)]
             return cast(list[Enqueued | Refused], self._transaction(parts, jobs, topics, careful)[0])
 
-        replies = self._again(attempt, went)
+        replies = self._again(attempt)
         self._tell(topics)
         return replies
 
@@ -360,13 +362,12 @@ class _Open:
             self._hints.tell(topics)
             self.wake.tell(topics)
 
-    def _again(self, attempt: Callable[[bool], T], went: Overtaken | Severed | None = None) -> T:
+    def _again(self, attempt: Callable[[bool], T]) -> T:
         """Whoever was overtaken begins again, and so does one whose connection broke: a server that restarts is back
-        soon, and one that is full or starting lets others in. Every call may be sent again (§5a). `went` is how it went
-        before.
+        soon, and one that is full or starting lets others in. Every call may be sent again (§5a).
         """
-        deadline, pause, careful = time.monotonic() + TRY_SECONDS, 0.001, went is not None
-        severed = went if isinstance(went, Severed) else None
+        deadline, pause, careful = time.monotonic() + TRY_SECONDS, 0.001, False
+        severed: Severed | None = None
         suspect: Bad | None = None
         bad: Bad | None = None
         while True:
@@ -393,7 +394,7 @@ class _Open:
                     if severed is None:  # however long that took, one more try is due
                         deadline = time.monotonic() + TRY_SECONDS
                     severed = Severed(error.committing or (severed is not None and severed.committing))
-                    self.connections.hang_up()
+                    self._lender().hang_up()
                 elif severed is None and not isinstance(error, NotNow):
                     raise
                 if time.monotonic() > deadline:
@@ -404,7 +405,7 @@ class _Open:
                     raise StoreUnavailable(
                         f"{self._server.shown}: the connection broke, and no other is to be had"
                     ) from error
-            time.sleep(pause * random.random())
+            fibers.pause(pause * random.random())
             pause, careful = min(2 * pause, 0.1), True
 
     def _set_aside(self, bad: Bad) -> None:
@@ -499,7 +500,7 @@ class _Open:
     @contextmanager
     def _lent(self) -> Iterator[Connected]:
         """A connection that nobody else uses. A pool that has none left says so as the server would."""
-        with translated(self._server), self.connections.lent() as tables:
+        with translated(self._server), self._lender().lent() as tables:
             yield tables
 
     def close(self) -> None:
@@ -507,5 +508,5 @@ class _Open:
         self.pool.shutdown()
         self.wake.close()
         self.connections.hang_up()
-        for straight in self._straight.values():
-            straight.close()
+        for connections in self._loops.values():
+            connections.hang_up()

@@ -149,7 +149,8 @@ SELECT (SELECT count(*) FROM tenure.claimed WHERE token = $1), NULL, now::text, 
 FROM moment
 
 -- name: lease_at_once
--- Jobs that this claim has locked, under their lease, in one statement.
+-- Jobs that this claim has locked, under their lease, in one statement. $6 to $11 are of the few kinds of jobs, $5 says
+-- which of them each is; nothing if there is one only.
 WITH changed AS (
     DELETE FROM tenure.ready WHERE ctid = ANY ($1::tid[]) RETURNING 1
 ), sure AS MATERIALIZED (
@@ -158,7 +159,9 @@ WITH changed AS (
     INSERT INTO tenure.running (seq, queue, tenant, grp, token, deadline, live, version, limited)
     SELECT given.seq, ($6::text[])[given.kind], ($7::text[])[given.kind], '', $3, ($8::bigint[])[given.kind],
            ($9::bytea[])[given.kind], ($10::bigint[])[given.kind], ($11::boolean[])[given.kind]
-    FROM sure CROSS JOIN unnest($4::bigint[], $5::bigint[]) AS given (seq, kind)
+    FROM sure CROSS JOIN LATERAL (
+        SELECT seq, coalesce(kind, 1) AS kind FROM unnest($4::bigint[], $5::bigint[]) AS all_of (seq, kind)
+    ) AS given
 ), held AS (
     INSERT INTO tenure.claimed (token, deadline, seqs) VALUES ($3, $12, $4)
 ), told AS (
@@ -222,7 +225,7 @@ WITH next AS MATERIALIZED (
         ORDER BY r.prio_neg, r.run_at, r.seq LIMIT want.most FOR UPDATE SKIP LOCKED
     ) AS found
 )
-SELECT next.seq, job.spec, job.state, job.priority, job.run_at, job.live, job.payload, next.ctid, next.tenant, next.queue
+SELECT next.seq, job.spec, job.state, -next.prio_neg, next.run_at, job.live, job.payload, next.ctid, next.tenant, next.queue
 FROM next LEFT JOIN LATERAL (SELECT * FROM tenure.job WHERE job.seq = next.seq OFFSET 0) AS job ON true
 
 -- name: upcoming

@@ -1,14 +1,20 @@
 -- name: finish_at_once
 -- Successes of jobs that are as they were read, in one statement. What stands between `/* name */` and `/* end */` is
--- left out where nothing needs it.
+-- left out where nothing needs it. $2 and $4 are of the few ends, $3 says which of them is each job's; nothing if there is
+-- one only.
 WITH changed AS (
     DELETE FROM tenure.running WHERE seq = ANY ($1::bigint[]) RETURNING seq, version
 ), sure AS MATERIALIZED (
-    SELECT 1 / (coalesce(array_agg(version ORDER BY seq), '{}') = $2::bigint[])::int AS sure FROM changed
+    SELECT 1 / CASE
+        WHEN cardinality($3::bigint[]) = 0
+        THEN count(*) = cardinality($1::bigint[]) AND coalesce(bool_and(version = ($2::bigint[])[1]), false)
+        ELSE coalesce(array_agg(version ORDER BY seq), '{}') = ARRAY(SELECT ($2::bigint[])[kind] FROM unnest($3::bigint[]) AS kind)
+    END::int AS sure
+    FROM changed
 ), done AS (
     INSERT INTO tenure.finished (seq, day, state, live, version)
-    SELECT given.seq, $5, 'succeeded', ($4::bytea[])[given.kind], given.version + 1
-    FROM sure CROSS JOIN unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS given (seq, version, kind)
+    SELECT given.seq, $5, 'succeeded', ($4::bytea[])[coalesce(given.kind, 1)], ($2::bigint[])[coalesce(given.kind, 1)] + 1
+    FROM sure CROSS JOIN unnest($1::bigint[], $3::bigint[]) AS given (seq, kind)
 ), listed AS (
     INSERT INTO tenure.ended (day, state) VALUES ($5, 'succeeded') ON CONFLICT DO NOTHING
 /* results */ ), results AS (

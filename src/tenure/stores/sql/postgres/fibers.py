@@ -1,0 +1,129 @@
+"""Calls on the event loop itself: plain code in a greenlet, which lets the loop go on while the server works.
+
+In a thread of its own a call and the loop fight for the interpreter: whoever has its answer waits up to 5 ms for it.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from greenlet import getcurrent, greenlet
+
+from tenure.stores.sql.postgres.connection import Server, still_there
+from tenure.stores.sql.postgres.lending import Connected
+from tenure.stores.sql.postgres.loop_runner import LoopRunner
+from tenure.stores.sql.postgres.place import Place, Severed
+
+T = TypeVar("T")
+
+
+class Fiber(greenlet):
+    """A call, and the loop's connections that it may use."""
+
+    def __init__(self, what: Callable[..., Any], connections: "LoopConnections") -> None:
+        super().__init__(what)
+        self.connections = connections
+
+
+def current() -> Fiber | None:
+    """The call that this code belongs to, if that runs on an event loop."""
+    found = getcurrent()
+    return found if isinstance(found, Fiber) else None
+
+
+def waited(awaitable: Awaitable[T]) -> T:
+    """What an awaitable gives, for code in a fiber."""
+    answer: T = getcurrent().parent.switch(awaitable)
+    return answer
+
+
+def pause(seconds: float) -> None:
+    """Sleeps, wherever the code runs."""
+    if current() is None:
+        time.sleep(seconds)
+    else:
+        waited(asyncio.sleep(seconds))
+
+
+def start(connections: "LoopConnections", what: Callable[..., T], *values: Any) -> "asyncio.Future[T]":
+    """Runs plain code as a fiber of this loop. It begins at once, and goes to its end: nobody can cancel it."""
+    fiber = Fiber(what, connections)
+    loop = asyncio.get_running_loop()
+    try:
+        step = fiber.switch(*values)
+    except BaseException as error:
+        failed = loop.create_future()
+        failed.set_exception(error)
+        return failed
+    if fiber.dead:
+        done = loop.create_future()
+        done.set_result(step)
+        return done
+    return asyncio.shield(loop.create_task(_rest(fiber, step)))
+
+
+async def _rest(fiber: Fiber, step: Awaitable[Any]) -> Any:
+    while not fiber.dead:
+        future = asyncio.ensure_future(step)
+        try:
+            while not future.done():
+                try:
+                    await asyncio.shield(future)
+                except asyncio.CancelledError:
+                    if future.cancelled():
+                        raise
+            answer = future.result()
+        except BaseException as error:
+            step = fiber.throw(error)
+        else:
+            step = fiber.switch(answer)
+    return step
+
+
+class LoopConnections:
+    """The connections of one event loop, opened as they are needed, and kept."""
+
+    def __init__(self, server: Server, place: Place, threads: Executor) -> None:
+        self._server = server
+        self._place = place
+        self._threads = threads
+        self._loop = asyncio.get_running_loop()
+        self._room = server.connections
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._idle: list[Connected] = []
+
+    @contextmanager
+    def lent(self) -> Iterator[Connected]:
+        while not self._room:
+            turn = self._loop.create_future()
+            self._waiting.append(turn)
+            waited(turn)
+        self._room -= 1
+        try:
+            tables = self._idle.pop() if self._idle else self._connected()
+            try:
+                if not still_there(tables.connection):
+                    tables.connection.close()
+                    raise Severed(committing=False)
+                yield tables
+            finally:
+                tables.end()
+                if not tables.connection.closed:
+                    self._idle.append(tables)
+        finally:
+            self._room += 1
+            if self._waiting:
+                self._waiting.popleft().set_result(None)
+
+    def _connected(self) -> Connected:
+        connection = waited(self._loop.run_in_executor(self._threads, self._server.connect))
+        return Connected(LoopRunner(connection, self._loop, waited), self._place, guest=False)
+
+    def hang_up(self) -> None:
+        idle, self._idle = self._idle, []
+        for tables in idle:
+            tables.connection.close()

@@ -1,0 +1,202 @@
+"""Statements straight through libpq, for code that waits on an event loop."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg import Connection, pq
+from psycopg.adapt import Transformer
+from psycopg.errors import error_from_result
+
+from tenure.stores.sql.postgres import patience
+from tenure.stores.sql.postgres.arrays import wire
+from tenure.stores.sql.postgres.runners import BinaryColumns
+from tenure.stores.sql.rows import Row
+
+if TYPE_CHECKING:
+    from psycopg.pq.abc import PGresult
+
+_BINARY = pq.Format.BINARY
+_FINE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
+
+
+class LoopAnswer:
+    """What a statement found, read when it is asked for."""
+
+    def __init__(self, runner: "LoopRunner", prepares: str | None) -> None:
+        self._runner = runner
+        self.prepares = prepares
+        """The text that is only prepared by it."""
+        self.result: PGresult | None = None
+        self.done = False
+
+    def fetchall(self) -> list[Row]:
+        if not self.done:
+            self._runner.read(self)
+        return self._runner.rows(self)
+
+
+class LoopRunner(BinaryColumns):
+    """A connection of one event loop. In a `pipelined` block statements leave together, else one by one."""
+
+    def __init__(
+        self,
+        connection: "Connection[Any]",
+        loop: asyncio.AbstractEventLoop,
+        waited: Callable[[Awaitable[Any]], Any],
+    ) -> None:
+        self.connection = connection
+        self._libpq = connection.pgconn
+        self._libpq.nonblocking = 1
+        self._loop = loop
+        self._waited = waited
+        self._load = Transformer(connection)
+        self._names: dict[str, bytes] = {}
+        self._numbers = count()
+        self._sent: deque[LoopAnswer] = deque()
+        """Statements in a pipeline whose answers haven't been read."""
+        self._joined = False
+        self._failed: PGresult | None = None
+        """What went wrong first in this pipeline."""
+
+    def run(self, text: str, values: Sequence[Any]) -> LoopAnswer:
+        kinds, given = zip(*map(wire, values), strict=True) if values else ((), ())
+        name = self._names.get(text)
+        if name is None:
+            name = self._names[text] = b"tenure_%d" % next(self._numbers)
+            self._libpq.send_prepare(name, text.encode(), kinds)
+            self._asked(prepares=text)
+        self._libpq.send_query_prepared(name, given, [_BINARY] * len(given), _BINARY)
+        return self._asked()
+
+    def say(self, text: bytes) -> None:
+        """Runs a statement that has no parameters."""
+        self._libpq.send_query_params(text, [])
+        self._asked()
+
+    def _asked(self, prepares: str | None = None) -> LoopAnswer:
+        answer = LoopAnswer(self, prepares)
+        self._sent.append(answer)
+        if not self._joined:
+            self._failed = None
+            self.read(answer)
+        return answer
+
+    @contextmanager
+    def pipelined(self) -> Iterator[None]:
+        """What is sent in the block leaves together as far as nobody asks; nothing is unread when it ends."""
+        self._libpq.enter_pipeline_mode()
+        self._joined, self._failed = True, None
+        try:
+            try:
+                yield
+            except BaseException:
+                with suppress(psycopg.Error):
+                    self._sync()
+                raise
+            self._sync()
+        finally:
+            self._joined = False
+            self._sent.clear()
+
+    def read(self, wanted: LoopAnswer) -> None:
+        """Reads answers up to the wanted one."""
+        if self._joined:
+            self._libpq.send_flush_request()
+        self._flush()
+        while not wanted.done:
+            self._read_one()
+        self._check(wanted)
+
+    def _sync(self) -> None:
+        """Ends the pipeline. Raises what went wrong in it, if nobody was told yet."""
+        self._libpq.pipeline_sync()
+        self._flush()
+        unread = list(self._sent)
+        while self._sent:
+            self._read_one()
+        self._next()  # the mark of the sync itself
+        self._libpq.exit_pipeline_mode()
+        for answer in unread:
+            self._check(answer)
+
+    def _read_one(self) -> None:
+        answer = self._sent[0]
+        while (result := self._next()) is not None:
+            answer.result = result
+        answer.done = True
+        self._sent.popleft()
+        if answer.result is None or answer.result.status not in _FINE:
+            self._failed = self._failed or answer.result
+            if answer.prepares is not None:
+                self._names.pop(answer.prepares, None)
+
+    def _check(self, answer: LoopAnswer) -> None:
+        """Raises what went wrong; where something before it in the pipeline did, that."""
+        if answer.result is None:
+            raise psycopg.OperationalError("the connection is lost")
+        if answer.result.status not in _FINE:
+            raise error_from_result(self._failed or answer.result)
+
+    def _next(self) -> "PGresult | None":
+        if self._libpq.is_busy():
+            self._until(lambda: not self._libpq.is_busy(), writing=False)
+        return self._libpq.get_result()
+
+    def _flush(self) -> None:
+        if self._libpq.flush():
+            self._until(lambda: not self._libpq.flush(), writing=True)
+
+    def _until(self, done: Callable[[], bool], writing: bool) -> None:
+        """Lets the loop go on until a condition holds, which is looked at whenever the server says something or, if
+        so asked, takes more. A long answer comes in many parts: only the last one is worth a switch.
+        """
+        loop, libpq = self._loop, self._libpq
+        socket, heard = libpq.socket, loop.time()
+        waiting = loop.create_future()
+        timer: asyncio.TimerHandle
+
+        def look() -> None:
+            nonlocal heard
+            heard = loop.time()
+            try:
+                libpq.consume_input()
+                if done() and not waiting.done():
+                    waiting.set_result(None)
+            except psycopg.Error as error:
+                if not waiting.done():
+                    waiting.set_exception(error)
+
+        def watch() -> None:
+            nonlocal timer
+            left = heard + patience.SILENT_SECONDS - loop.time()
+            if left > 0:
+                timer = loop.call_later(left, watch)
+            elif not waiting.done():
+                self.connection.close()
+                silent = f"the server didn't answer for {patience.SILENT_SECONDS:.0f} s"
+                waiting.set_exception(psycopg.OperationalError(silent))
+
+        timer = loop.call_later(patience.SILENT_SECONDS, watch)
+        loop.add_reader(socket, look)
+        if writing:
+            loop.add_writer(socket, look)
+        try:
+            self._waited(waiting)
+        finally:
+            timer.cancel()
+            loop.remove_reader(socket)
+            if writing:
+                loop.remove_writer(socket)
+
+    def rows(self, answer: LoopAnswer) -> list[Row]:
+        """The rows of an answer."""
+        result = answer.result
+        if result is None:
+            raise AssertionError("an answer was asked for its rows before it came")
+        self._load.set_pgresult(result, set_loaders=True, format=_BINARY)
+        return self._load.load_rows(0, result.ntuples, tuple)
