@@ -11,7 +11,7 @@ from bench.record import ROOT
 UVLOOP = "uvloop==0.23.0"
 PSYCOPG = "psycopg[binary]==3.3.8"
 PINS: dict[str, tuple[str, ...]] = {
-    "tenure": (PSYCOPG, UVLOOP),
+    "tenure": (PSYCOPG, "greenlet==3.5.6", UVLOOP),
     "pgqueuer": ("pgqueuer==1.6.0", "asyncpg==0.32.0", UVLOOP),
     "chancy": ("chancy==0.26.0", PSYCOPG, UVLOOP),
     "procrastinate": ("procrastinate==3.10.0", PSYCOPG, UVLOOP),

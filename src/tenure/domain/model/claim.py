@@ -12,8 +12,9 @@ from itertools import islice
 import msgspec
 
 from tenure.domain.calls import Claim, Claimed, ClaimedJob, Cursor
+from tenure.domain.config import QueueRules
 from tenure.domain.errors import Refused, StoreFrozen
-from tenure.domain.job import Job, Lease, Ref, Token, secret_hash
+from tenure.domain.job import Job, Lease, Ref, Spec, Token, secret_hash
 from tenure.domain.model.tables import BucketKey, Tables
 from tenure.domain.model.tables import Lane as LaneKey
 from tenure.domain.model.unit import Unit
@@ -72,7 +73,11 @@ def lease_one(unit: Unit, request: Claim, token: bytes, one: "Taken") -> Job:
 
 def times_of(request: Claim, one: "Taken") -> tuple[Ms, Ms]:
     """(ttl, grace) of a lease: the job's own, else its queue's, else the claim's."""
-    spec, rules = one.job.spec, one.lane.rules
+    return lease_times(request, one.job.spec, one.lane.rules)
+
+
+def lease_times(request: Claim, spec: Spec, rules: QueueRules) -> tuple[Ms, Ms]:
+    """(ttl, grace) of a lease on a job of a queue with these rules."""
     return _first(spec.lease, rules.lease, request.ttl), _first(spec.grace, rules.grace, request.grace)
 
 
@@ -80,6 +85,20 @@ def _first(own: Ms | None, queue: Ms | None, asked: Ms) -> Ms:
     if own is not None:
         return own
     return asked if queue is None else queue
+
+
+def lone_cursor(at: Cursor, tenant: str, weight: int, given: int) -> Cursor:
+    """Where a walk ends that gave so many jobs of one plain queue of the only tenant there is."""
+    if not given:
+        return at
+    last, used, turns = at.tenant, at.used, at.round
+    if last != tenant or used >= weight:
+        turns, used = turns + (tenant <= last), 0
+    taken = min(weight - used, given)
+    used, left = used + taken, given - taken
+    if left:
+        turns, used = turns + 1 + (left - 1) // weight, (left - 1) % weight + 1
+    return Cursor(tenant, used, turns)
 
 
 class Taken(msgspec.Struct, frozen=True, gc=False):

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 from tenure.domain.calls import ClaimedJob
 from tenure.domain.job import Progress, Token
@@ -25,6 +25,18 @@ class Ending(StrEnum):
     """The lease is someone else's, or nobody's: nothing may be settled."""
     TIMEOUT = "timeout"
     SHUTDOWN = "shutdown"
+
+
+class Kept(Protocol):
+    """Where somebody else writes down until when they have renewed a lease, and what they know it by."""
+
+    @property
+    def slot(self) -> int: ...
+
+    @property
+    def generation(self) -> int: ...
+
+    def __call__(self) -> float: ...
 
 
 class Hand:
@@ -67,7 +79,7 @@ class Hand:
         self.ttl_seconds = lease.ttl / 1_000
         self._deadline = sent_at + self.ttl_seconds
         self._reported = reported
-        self.shared_deadline: Callable[[], float] | None = None
+        self.shared_deadline: Kept | None = None
         """What a supervisor that renews for this process has written down."""
         self.started_at = now
         self.timeout_at = self.started_at + claimed.job.spec.timeout / 1_000

@@ -164,32 +164,31 @@ def succeed(unit: Unit, jobs: list[Job], settlements: Sequence[Settle]) -> list[
     """Ends plain jobs well."""
     now, moves = unit.now, _tables(unit).hot
     results, running = moves.results, moves.running
-    kinds: dict[tuple[str, str, str, bytes | None, Ms], _Succeeding] = {}
+    kinds: dict[int, _Succeeding] = {}
     for job, one in zip(jobs, settlements, strict=True):
-        spec, lease = job.spec, job.lease
-        if lease is None or not isinstance(one.outcome, Succeed):
+        spec, lease, outcome = job.spec, job.lease, one.outcome
+        if lease is None or type(outcome) is not Succeed:
             raise AssertionError("the hot path is for running jobs that succeed")
-        of = (spec.tenant, spec.queue, spec.job_type, job.token, lease.claimed_at)
-        kind = kinds.get(of)
+        kind = kinds.get(id(lease))  # one lease, one claim, tenant, queue and type (`_Leasing`)
         if kind is None:
-            kind = kinds[of] = _Succeeding(unit, job, lease)
-        seq, id, result = spec.seq, spec.id, one.outcome.result
+            kind = kinds[id(lease)] = _Succeeding(unit, job, lease)
+        seq, name, result = spec.seq, spec.id, outcome.result
         size = "" if result is None else f',"result_size":{len(result)}'
         if job.version == 2:
             kind.first.append(seq)
-            kind.emit(f"{kind.head}{id}{kind.tail}{size}}}\n")
+            kind.emit(f"{kind.head}{name}{kind.tail}{size}}}\n")
         else:
             moves.succeeded[job.version + 1, rows.encode(_ended(job, lease, now))].append(seq)
             kind.emit(
-                f'{kind.head}{id}","version":{job.version + 1},"queue":"{spec.queue}","job_type":"{spec.job_type}",'
+                f'{kind.head}{name}","version":{job.version + 1},"queue":"{spec.queue}","job_type":"{spec.job_type}",'
                 f'"attempt":{job.attempt},"lease_seq":{job.lease_seq},"worker":"{lease.worker}",'
                 f'"run_ms":{now - lease.claimed_at},"reason":"ok"{size}}}\n'
             )
-        running.pop((spec.tenant, id), None)
+        running.pop((spec.tenant, name), None)
         if spec.group is not None:
             moves.out_of_order.append((spec.queue, spec.tenant, spec.group, seq))
         if result is not None:
-            results.append((now + max(spec.result_ttl, spec.unique_for or 0), seq, result, one.outcome.codec))
+            results.append((now + max(spec.result_ttl, spec.unique_for or 0), seq, result, outcome.codec))
     specs = [job.spec for job in jobs if job.spec.key is not None]
     unit.fetch_bindings([key for spec in specs if (key := spec.binding_key) is not None])
     for spec in specs:

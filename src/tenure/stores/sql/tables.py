@@ -28,6 +28,33 @@ KEPT_SPECS = 20_000
 """Specs remembered between transactions."""
 
 
+class LeasedAtOnce:
+    """Plain jobs of one lane that one claim takes, all as they were enqueued."""
+
+    def __init__(self, queue: str, tenant: str, token: bytes) -> None:
+        self.queue = queue
+        self.tenant = tenant
+        self.token = token
+        self.seqs: list[int] = []
+        self.lie: list[bytes] = []
+        """Where their rows lie."""
+        self.numbers: list[int] = []
+        """Which of the kinds each is."""
+        self.kinds: list[tuple[Ms, bytes]] = []
+        """(deadline, live)."""
+
+    def kind(self, deadline: Ms, live: bytes) -> int:
+        """The number of a kind, which is added if it is new."""
+        if (deadline, live) not in self.kinds:
+            self.kinds.append((deadline, live))
+        return self.kinds.index((deadline, live)) + 1
+
+    def add(self, seq: int, lies: bytes, kind: int) -> None:
+        self.seqs.append(seq)
+        self.lie.append(lies)
+        self.numbers.append(kind)
+
+
 class HotMoves:
     """What the hot path will write."""
 
@@ -51,6 +78,8 @@ class HotMoves:
         self.out_of_order: list[Row] = []
         """Jobs of groups that succeeded, as `drop_in_order` wants them."""
         self.results: list[Row] = []
+        self.at_once: LeasedAtOnce | None = None
+        """A claim from one lane that took nothing else."""
 
 
 class SqlTables(ABC):
@@ -119,11 +148,11 @@ class SqlTables(ABC):
 
     def record(self, row: Row) -> Job:
         """A record from its columns."""
-        seq = row[0]
-        spec = self._specs.get(seq)
-        if spec is None:
-            spec = self._remember(seq, row[1])
-        return rows.job_of(spec, row[2], row[3], row[4], row[5])
+        return rows.job_of(self.spec_of(row), row[2], row[3], row[4], row[5])
+
+    def spec_of(self, row: Row) -> Spec:
+        """What never changes of a record."""
+        return self._specs.get(row[0]) or self._remember(row[0], row[1])
 
     def _remember(self, seq: int, blob: bytes) -> Spec:
         """A spec never changes: a job is claimed and settled by the same process, so it is decoded once."""

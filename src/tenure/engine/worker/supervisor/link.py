@@ -6,11 +6,21 @@ import socket
 from collections.abc import Callable
 from itertools import count
 
-from tenure.domain.job import Token
 from tenure.engine.worker.clock import boottime
 from tenure.engine.worker.hand import Ending, Hand
 from tenure.engine.worker.renewer import PROGRESS_SECONDS
-from tenure.engine.worker.supervisor.wire import Deadlines, Done, Hello, Message, Said, Told, Took, frame, read_frame
+from tenure.engine.worker.supervisor.wire import (
+    Deadlines,
+    Done,
+    Hello,
+    Message,
+    Said,
+    SharedDeadline,
+    Told,
+    Took,
+    frame,
+    read_frame,
+)
 
 log = logging.getLogger("tenure.worker")
 
@@ -24,9 +34,10 @@ class Link:
         self._gone = gone
         self._generations = count(1)
         self._free = list(range(deadlines.slots))
-        self._held: dict[Token, tuple[int, int]] = {}
         self._hands: dict[int, Hand] = {}
         self._outbox: list[Message] = [hello]
+        self._done: list[int] = []
+        """Leases that have ended: told together, after everything else."""
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
         self._flushing = False
@@ -49,33 +60,33 @@ class Link:
     def added(self, hand: Hand) -> None:
         """Tells of a lease. What is told in one turn of the loop leaves before any handler of it starts."""
         slot, generation = self._free.pop() if self._free else -1, next(self._generations)
-        self._held[hand.token] = (slot, generation)
         self._hands[generation] = hand
-        hand.shared_deadline = lambda: self._deadlines.read(slot, generation)
+        hand.shared_deadline = SharedDeadline(self._deadlines, slot, generation)
         job = hand.claimed.job
-        self._say(
-            Took(
-                slot,
-                generation,
-                hand.token,
-                job.spec.job_type,
-                hand.ttl_seconds,
-                hand.renew_at,
-                hand.timeout_at,
-                job.spec.timeout,
-                job.attempt,
-                job.spec.retry,
-            )
+        spec = job.spec
+        took = Took(
+            slot,
+            generation,
+            hand.token,
+            spec.job_type,
+            hand.ttl_seconds,
+            hand.renew_at,
+            hand.timeout_at,
+            spec.timeout,
+            job.attempt,
+            spec.retry,
         )
+        self._outbox.append(took)
+        self._flush_soon()
 
     def removed(self, hand: Hand) -> None:
-        slot, generation = self._held.pop(hand.token, (-1, 0))
-        if generation:
-            del self._hands[generation]
-            hand.shared_deadline = None
-            if slot >= 0:
-                self._free.append(slot)
-            self._say(Done(generation))
+        shared, hand.shared_deadline = hand.shared_deadline, None
+        if shared is not None:
+            del self._hands[shared.generation]
+            if shared.slot >= 0:
+                self._free.append(shared.slot)
+            self._done.append(shared.generation)
+            self._flush_soon()
 
     def reported(self, hand: Hand) -> None:
         """Progress leaves at once, at most twice a second; the last word of a burst goes with the next one."""
@@ -83,25 +94,27 @@ class Link:
             self._loop.call_soon_threadsafe(self._report, hand)  # a plain handler reports from its own thread
 
     def _report(self, hand: Hand) -> None:
-        _, generation = self._held.get(hand.token, (-1, 0))
-        now = boottime()
-        if not generation or hand.progress is None:
+        shared, now = hand.shared_deadline, boottime()
+        if shared is None or hand.progress is None:
             return
         if now < hand.progress_at:
             asyncio.get_running_loop().call_later(hand.progress_at - now, self._report, hand)
             return
         progress, hand.progress = hand.progress, None
         hand.progress_at = now + PROGRESS_SECONDS
-        self._say(Said(generation, progress.fraction, progress.message))
+        self._outbox.append(Said(shared.generation, progress.fraction, progress.message))
+        self._flush_soon()
 
-    def _say(self, message: Message) -> None:
-        self._outbox.append(message)
+    def _flush_soon(self) -> None:
         if not self._flushing:
             self._flushing = True
             asyncio.get_running_loop().call_soon(self._flush)
 
     def _flush(self) -> None:
         self._flushing = False
+        if self._done:
+            self._outbox.append(Done(self._done))
+            self._done = []
         if self._writer is not None and self._outbox:
             self._writer.write(frame(self._outbox))
             self._outbox = []

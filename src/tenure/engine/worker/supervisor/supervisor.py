@@ -84,7 +84,8 @@ class Child:
                 self.held[message.generation] = Held(message)
                 heard.look()
             case Done():
-                self.held.pop(message.generation, None)
+                for generation in message.generations:
+                    self.held.pop(generation, None)
             case Said():
                 if message.generation in self.held:
                     self.held[message.generation].progress = Progress(message.fraction, message.message)

@@ -4,6 +4,7 @@ import asyncio
 import mmap
 import os
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,7 +14,7 @@ from tenure.domain.retry import RetryPolicy
 from tenure.engine.worker import frames
 
 
-class Hello(msgspec.Struct, frozen=True, tag="hello"):
+class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
     """The child is ready to work."""
 
     url: str
@@ -21,7 +22,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     cancel_grace: float
 
 
-class Took(msgspec.Struct, frozen=True, tag="took"):
+class Took(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="took"):
     """The child has a lease in hand. Times on the clock of `boottime`, which all processes share."""
 
     slot: int
@@ -36,7 +37,7 @@ class Took(msgspec.Struct, frozen=True, tag="took"):
     retry: RetryPolicy
 
 
-class Said(msgspec.Struct, frozen=True, tag="said"):
+class Said(msgspec.Struct, frozen=True, array_like=True, tag="said"):
     """A handler told how far it is."""
 
     generation: int
@@ -44,13 +45,13 @@ class Said(msgspec.Struct, frozen=True, tag="said"):
     message: str
 
 
-class Done(msgspec.Struct, frozen=True, tag="done"):
-    """The lease is settled, or given up."""
+class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
+    """The leases are settled, or given up."""
 
-    generation: int
+    generations: list[int]
 
 
-class Told(msgspec.Struct, frozen=True, tag="told"):
+class Told(msgspec.Struct, frozen=True, array_like=True, tag="told"):
     """From the supervisor: this handler should end."""
 
     generation: int
@@ -107,3 +108,14 @@ class Deadlines:
     def close(self) -> None:
         self._numbers.release()
         self._map.close()
+
+
+class SharedDeadline(NamedTuple):
+    """Where a lease's deadline is written down."""
+
+    deadlines: Deadlines
+    slot: int
+    generation: int
+
+    def __call__(self) -> float:
+        return self.deadlines.read(self.slot, self.generation)

@@ -5,7 +5,7 @@ before they can write theirs.
 """
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -201,26 +201,35 @@ def _lease_at_once(tables: "PostgresTables", unit: Unit) -> bool:
 
     Most of its jobs are alike but for their numbers: each says which of the few kinds it is.
     """
-    hot, lying, column = tables.hot, tables.lying, tables.pipeline.column
+    hot, column = tables.hot, tables.pipeline.column
     changed = (unit.after, unit.buckets, unit.positions, hot.taken, hot.succeeded, hot.out_of_order, hot.results)
-    if any(changed) or not hot.leased:
+    if any(changed) or not (hot.leased or hot.at_once):
         return False
     kinds: dict[tuple[Any, ...], int] = {}
     seqs: list[int] = []
+    lie: list[bytes] = []
     numbers: list[int] = []
-    for (queue, tenant, _), taken in hot.leased.items():
-        limited = tables.rules(tenant, queue).limit is not None
-        for _, _, seq, deadline, live, version in taken:
-            seqs.append(seq)
-            numbers.append(kinds.setdefault((queue, tenant, deadline, live, version, limited), len(kinds) + 1))
-    if not all(seq in lying for seq in seqs):
-        return False
+    if hot.at_once is not None:
+        lone = hot.at_once
+        token, seqs, lie, numbers = lone.token, lone.seqs, lone.lie, lone.numbers
+        kinds = {(lone.queue, lone.tenant, *kind, 2, False): 0 for kind in lone.kinds}
+    else:
+        lying = tables.lying
+        token = next(iter(hot.leased))[2]
+        for (queue, tenant, _), taken in hot.leased.items():
+            limited = tables.rules(tenant, queue).limit is not None
+            for _, _, seq, deadline, live, version in taken:
+                if seq not in lying:
+                    return False
+                seqs.append(seq)
+                lie.append(lying[seq])
+                numbers.append(kinds.setdefault((queue, tenant, deadline, live, version, limited), len(kinds) + 1))
     queues, tenants, deadlines, lives, versions, limits = zip(*kinds, strict=True)
     tables.run(
         "lease_at_once",
-        column("tid", [lying[seq] for seq in seqs]),
+        column("tid", lie),
         len(seqs),
-        next(iter(hot.leased))[2],
+        token,
         column("bigint", seqs),
         column("bigint", numbers if len(kinds) > 1 else ()),
         column("text", queues),
@@ -248,15 +257,18 @@ def finish_at_once(tables: "PostgresTables", unit: Unit) -> bool:
     if any(changed) or unit.results or hot.leased or hot.taken or not hot.succeeded:
         return False
     ends = list(hot.succeeded)
-    ended = sorted((seq, number) for number, end in enumerate(ends, 1) for seq in hot.succeeded[end])
-    seqs, numbers = zip(*ended, strict=True)
+    seqs: Sequence[int] = sorted(hot.succeeded[ends[0]])
+    numbers: Sequence[int] = ()
+    if len(ends) > 1:
+        ended = sorted((seq, number) for number, end in enumerate(ends, 1) for seq in hot.succeeded[end])
+        seqs, numbers = zip(*ended, strict=True)
     parts = {name for name, given in (("results", hot.results), ("grouped", hot.out_of_order)) if given}
     tables.pipeline.send_part(
         "finish_at_once",
         frozenset(parts),
         column("bigint", seqs),
         column("bigint", [version - 1 for version, _ in ends]),
-        column("bigint", numbers if len(ends) > 1 else ()),
+        column("bigint", numbers),
         column("bytea", [live for _, live in ends]),
         unit.now // DAY,
         column("text", list(unit.events)),

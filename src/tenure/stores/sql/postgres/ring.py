@@ -65,6 +65,19 @@ class Ring:
                 return None
         return names[at : at + limit]
 
+    def lone(self, most: int) -> str | None:
+        """The only tenant in the ring, if there is one only and so much of its line is read at once."""
+        names = self.names()
+        if len(names) != 1 or self._edge is not None or self._request.tenants is not None:
+            return None
+        return names[0] if (self._tables.tenant_config(names[0]).weight or 1) <= most else None
+
+    def peek(self, lane: Lane) -> list[Row]:
+        """The beginning of a line, which stays."""
+        line, _ = self.line(lane)
+        self._lines[lane] = line
+        return line
+
     def line(self, lane: Lane) -> tuple[list[Row], int]:
         """The beginning of a line, and how many were asked for."""
         if lane not in self._sizes:

@@ -37,6 +37,7 @@ from tenure.stores.sql.postgres.lending import (
     PooledConnections,
     check_pool,
 )
+from tenure.stores.sql.postgres.lone import claim as lone_claim
 from tenure.stores.sql.postgres.migrate import migrate
 from tenure.stores.sql.postgres.place import Overtaken, Place, Severed, Unreadable
 from tenure.stores.sql.postgres.quarantine import Bad, contradiction, set_aside, unreadable
@@ -116,6 +117,9 @@ class PostgresStore(ModelStore):
         tables = unit.tables
         if isinstance(tables, PostgresTables) and not unit.meta.frozen:
             tables.expect_claim(request, unit.now)
+            lone = tables.lone_line(request)
+            if lone is not None and (claimed := lone_claim(tables, unit, request, *lone)) is not None:
+                return claimed
         reply = hot.claim(unit, request)
         if isinstance(reply, Refused) or len(reply.jobs) == request.n:
             return reply

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from tenure.domain.calls import Claim, Document
-from tenure.domain.job import Edge, Job, NewJob, Ref, secret_hash
+from tenure.domain.job import Edge, Job, NewJob, Ref, Spec, secret_hash
 from tenure.domain.model import FinishedBatch, Meta, Unit
 from tenure.domain.model.tables import BucketKey, DocumentKey, Lane
 from tenure.domain.names import Ms
@@ -144,6 +144,12 @@ class PostgresTables(SqlTables):
         except Exception as error:
             raise Unreadable(row[0], error) from error
 
+    def spec_of(self, row: Row) -> Spec:
+        try:
+            return super().spec_of(row)
+        except Exception as error:
+            raise Unreadable(row[0], error) from error
+
     # Asking ahead
 
     def expect_enqueue(self, jobs: Sequence[NewJob]) -> None:
@@ -222,6 +228,17 @@ class PostgresTables(SqlTables):
             return False
         frontier.at(snapshot, own, server, sent)
         return True
+
+    def lone_line(self, request: Claim) -> "tuple[Lane, list[Row]] | None":
+        """The only lane that a claim may take from and the beginning of its line, if that is so and it has one."""
+        if self._ring is None or not self.new_claim or len(request.queues) != 1:
+            return None
+        tenant = self._ring.lone(request.n)
+        return (
+            None
+            if tenant is None
+            else ((tenant, request.queues[0][0]), self._ring.peek((tenant, request.queues[0][0])))
+        )
 
     # Locks
 
