@@ -15,11 +15,19 @@ if "BENCH_ASYNCIO" not in os.environ:
 
 app = Tenure()
 mark = Marker()
-RESULT = {"sent": True, "message": "0190-12345"} if "BENCH_RESULTS" in os.environ else None
+RESULT = {"sent": True, "message": "0190-12345"}
 
+if "BENCH_RESULTS" in os.environ:
 
-@app.job
-async def noop(sent: int) -> dict[str, object] | None:
-    """Nothing, but that it ran."""
-    mark(sent)
-    return RESULT
+    @app.job
+    async def noop(sent: int) -> dict[str, object]:
+        """Nothing, but that it ran, and a result to keep."""
+        mark(sent)
+        return RESULT
+
+else:
+
+    @app.job
+    async def noop(sent: int) -> None:
+        """Nothing, but that it ran."""
+        mark(sent)
