@@ -55,6 +55,8 @@ class Enqueuer:
         self._room = asyncio.Event()
         self._room.set()
         self._flusher: asyncio.Task[None] | None = None
+        self._alone: asyncio.Future[None] | None = None
+        """Done when the call that a caller makes itself is."""
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Reply]:
         """A reply per job, in order, once all are durable or refused. A cancelled caller leaves its jobs on their way.
@@ -63,11 +65,30 @@ class Enqueuer:
         """
         if inside_at() is not None:  # never together with others' jobs (§5b): the store may refuse it
             return [reply for part in _parts(jobs) for reply in await persist(self.store, part)]
-        sent = [await self._put(part) for part in _parts(jobs)]
+        parts = list(_parts(jobs))
+        if len(parts) == 1 and self._alone is None and not self._waiting and not self._flushing:
+            return await self._send_alone(parts[0])
+        sent = [await self._put(part) for part in parts]
         if len(sent) == 1:
             return await sent[0].replies
         replies = await asyncio.gather(*(sending.replies for sending in sent))
         return [reply for part in replies for reply in part]
+
+    async def _send_alone(self, jobs: Sequence[NewJob]) -> list[Reply]:
+        """Sends at once, on the caller's own task: the way to another and back takes as long as to make the jobs."""
+        alone = self._alone = asyncio.get_running_loop().create_future()
+        try:
+            return await persist(self.store, jobs)
+        except asyncio.CancelledError:
+            again = Sending(jobs)  # what came of it isn't known: to ask again is safe (§5a)
+            again.replies.cancel()
+            self._waiting.appendleft(again)
+            self._jobs_waiting += len(jobs)
+            raise
+        finally:
+            self._alone = None
+            alone.set_result(None)
+            self._flush_soon()
 
     async def atomic(self, jobs: Sequence[NewJob]) -> list[Reply]:
         """All are created, or none; never together with others' jobs."""
@@ -80,12 +101,21 @@ class Enqueuer:
         sending = Sending(jobs)
         self._waiting.append(sending)
         self._jobs_waiting += len(jobs)
-        if self._flusher is None or self._flusher.done():
-            self._flusher = asyncio.create_task(self._flush(), name="tenure-enqueuer")
+        self._flush_soon()
         return sending
+
+    @property
+    def _flushing(self) -> bool:
+        return self._flusher is not None and not self._flusher.done()
+
+    def _flush_soon(self) -> None:
+        if self._waiting and self._alone is None and not self._flushing:
+            self._flusher = asyncio.create_task(self._flush(), name="tenure-enqueuer")
 
     async def close(self) -> None:
         """Waits for what is on its way."""
+        if self._alone is not None:
+            await asyncio.shield(self._alone)
         if self._flusher is not None:
             await asyncio.shield(self._flusher)
 

@@ -26,7 +26,7 @@ from tenure.engine.blobs import AppBlobs
 from tenure.engine.bodies import to_enqueue, to_enqueue_here, to_replay, with_payload_if_there
 from tenure.engine.context import CURRENT, NO_BLOBS
 from tenure.engine.dead_letters import DeadLetters, LetterWhere
-from tenure.engine.definition import Alike, Call, checked
+from tenure.engine.definition import Call, checked
 from tenure.engine.durations import Seconds, milliseconds
 from tenure.engine.feed import Events
 from tenure.engine.filters import Where, job_filter
@@ -99,8 +99,7 @@ class Surface:
 
     async def _enqueue(self, calls: Sequence[Call[R]]) -> list[Handle[R] | Refused]:
         homes = [self._home_of(checked(call).options) for call in calls]
-        alike: dict[Alike, NewJob] = {}
-        jobs = [call.new_job(self._app, home.tenant_name, alike=alike) for call, home in zip(calls, homes, strict=True)]
+        jobs = [call.new_job(self._app, home.tenant_name) for call, home in zip(calls, homes, strict=True)]
         replies = await self._put_in([call.options for call in calls], await to_enqueue(self._app, jobs))
         return [
             Handle(home, reply.id, call.definition, reply.created) if isinstance(reply, Enqueued) else reply

@@ -20,6 +20,7 @@ from tenure.domain.states import Mode
 from tenure.stores.sql import rows
 from tenure.stores.sql.postgres.arrays import byteas, texts
 from tenure.stores.sql.postgres.tables import PostgresTables
+from tenure.stores.sql.postgres.wake import News
 from tenure.stores.sql.rows import json_text
 
 SEQ, NOW, EXPIRES = 0x7A11_5EA7_0000_0001, 0x7A11_5EA7_0000_0002, 0x7A11_5EA7_0000_0003
@@ -39,14 +40,17 @@ COLUMNS = (
 """Of the rows of a mixed batch, in the statement's order; the fingerprint follows later."""
 
 
-def arrive(tables: PostgresTables, jobs: Sequence[NewJob], now: Ms | None) -> bool:
-    """Whether the jobs were all created; if not, nothing was done. A known id or key fails the statement."""
+def arrive(tables: PostgresTables, jobs: Sequence[NewJob], now: Ms | None, news: News | None = None) -> bool:
+    """Whether the jobs were all created; if not, nothing was done. A known id or key fails the statement.
+
+    Jobs of one kind take news with them, which reach others as they are committed.
+    """
     if not jobs or _twice(jobs):
         return False
     alike = _alike(jobs)
     if not all(_plain(tables, job) for job in (jobs[:1] if alike else jobs)):
         return False
-    return _arrive_alike(tables, jobs, now) if alike else _arrive_mixed(tables, jobs, now)
+    return _arrive_alike(tables, jobs, now, news) if alike else _arrive_mixed(tables, jobs, now)
 
 
 def _plain(tables: PostgresTables, job: NewJob) -> bool:
@@ -95,10 +99,27 @@ def _kind(job: NewJob) -> tuple[Any, ...]:
     return (tenant, queue, job_type, codec, priority, run_at, delay, expires, key is None, others)
 
 
-def _arrive_alike(tables: PostgresTables, jobs: Sequence[NewJob], now: Ms | None) -> bool:
-    parts, values = _parts(jobs[:1]), _alike_values(jobs, tables.config, now)
-    (row,) = tables.pipeline.ask_part("arrive_alike", parts, *values)
+def _arrive_alike(tables: PostgresTables, jobs: Sequence[NewJob], now: Ms | None, news: News | None) -> bool:
+    parts = _parts(jobs[:1])
+    if len(jobs) == 1 and not parts:
+        name, values = "arrive_one", _one_values(jobs[0], tables.config, now)
+    else:
+        name, values = "arrive_alike", _alike_values(jobs, tables.config, now)
+    text = None if news is None else news.text()
+    if news is None or text is None:
+        (row,) = tables.pipeline.ask_part(name, parts, *values)
+        return bool(row[0])
+    (row,) = tables.pipeline.ask_part(name, parts | {"heard"}, *values, news.channel, text)
+    if row[0]:
+        news.told()
     return bool(row[0])
+
+
+def _one_values(job: NewJob, config: int, now: Ms | None) -> list[Any]:
+    spec = rows.encode(_spec(job, job.id, job.fingerprint, len(job.payload), None))
+    seq_at, now_at, _ = [spec.find(room) + 1 for room in _ROOM]
+    whose = (config, now, job.tenant, job.id, job.queue, job.job_type)
+    return [*whose, spec, seq_at, now_at, job.priority, job.payload, _stories([job])]
 
 
 def _alike_values(jobs: Sequence[NewJob], config: int, now: Ms | None) -> list[Any]:

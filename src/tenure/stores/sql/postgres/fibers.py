@@ -35,7 +35,21 @@ def current() -> Fiber | None:
     return found if isinstance(found, Fiber) else None
 
 
-def waited(awaitable: Awaitable[T]) -> T:
+class Signal:
+    """What a fiber waits for that goes on at once when it is told to, not in the loop's next turn."""
+
+    def __init__(self) -> None:
+        self.then: Callable[[BaseException | None], None] | None = None
+        """What the fiber is told by."""
+
+    def fire(self, error: BaseException | None = None) -> None:
+        """Lets the fiber go on, once."""
+        then, self.then = self.then, None
+        if then is not None:
+            then(error)
+
+
+def waited(awaitable: "Awaitable[T] | Signal") -> T:
     """What an awaitable gives, for code in a fiber."""
     answer: T = getcurrent().parent.switch(awaitable)
     return answer
@@ -50,45 +64,50 @@ def pause(seconds: float) -> None:
 
 
 def start(connections: "LoopConnections", what: Callable[..., T], *values: Any) -> "asyncio.Future[T]":
-    """Runs plain code as a fiber of this loop. It begins at once, and goes to its end: nobody can cancel it."""
+    """Runs plain code as a fiber of this loop. It begins at once, and goes to its end whoever waits."""
     fiber = Fiber(what, connections)
-    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    _go_on(fiber, answer, lambda: fiber.switch(*values))
+    return answer
+
+
+def _go_on(fiber: Fiber, answer: "asyncio.Future[T]", step: Callable[[], Any]) -> None:
+    """Runs a fiber until it waits, or ends."""
     try:
-        step = fiber.switch(*values)
+        given = step()
     except BaseException as error:
-        failed = loop.create_future()
-        failed.set_exception(error)
-        return failed
+        if not answer.done():
+            answer.set_exception(error)
+        if not isinstance(error, Exception | asyncio.CancelledError):
+            raise
+        return
     if fiber.dead:
-        done = loop.create_future()
-        done.set_result(step)
-        return done
-    return asyncio.shield(loop.create_task(_rest(fiber, step)))
+        if not answer.done():
+            answer.set_result(given)
+        return
+    if isinstance(given, Signal):
+        given.then = lambda error: _go_on(fiber, answer, lambda: fiber.throw(error) if error else fiber.switch())
+    else:
+        future = asyncio.ensure_future(given)
+        future.add_done_callback(lambda awaited: _go_on(fiber, answer, lambda: _told(fiber, awaited)))
 
 
-async def _rest(fiber: Fiber, step: Awaitable[Any]) -> Any:
-    while not fiber.dead:
-        future = asyncio.ensure_future(step)
-        try:
-            while not future.done():
-                try:
-                    await asyncio.shield(future)
-                except asyncio.CancelledError:
-                    if future.cancelled():
-                        raise
-            answer = future.result()
-        except BaseException as error:
-            step = fiber.throw(error)
-        else:
-            step = fiber.switch(answer)
-    return step
+def _told(fiber: Fiber, awaited: "asyncio.Future[Any]") -> Any:
+    """Tells a fiber what it waited for."""
+    try:
+        value = awaited.result()
+    except BaseException as error:
+        return fiber.throw(error)
+    return fiber.switch(value)
 
 
 class LoopConnections:
     """The connections of one event loop, opened as they are needed, and kept."""
 
-    def __init__(self, server: Server, place: Place, threads: Executor) -> None:
+    def __init__(self, server: Server, place: Place, threads: Executor, own: set[int]) -> None:
         self._server = server
+        self._own = own
+        """Where the server's processes that serve this one are noted."""
         self._place = place
         self._threads = threads
         self._loop = asyncio.get_running_loop()
@@ -121,7 +140,8 @@ class LoopConnections:
 
     def _connected(self) -> Connected:
         connection = waited(self._loop.run_in_executor(self._threads, self._server.connect))
-        return Connected(LoopRunner(connection, self._loop, waited), self._place, guest=False)
+        self._own.add(connection.info.backend_pid)
+        return Connected(LoopRunner(connection, self._loop, Signal, waited), self._place, guest=False)
 
     def hang_up(self) -> None:
         idle, self._idle = self._idle, []

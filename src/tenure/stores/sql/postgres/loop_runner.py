@@ -2,10 +2,10 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg
 from psycopg import Connection, pq
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 _BINARY = pq.Format.BINARY
 _FINE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
+
+
+class Signal(Protocol):
+    """What waiting code is told by that it may go on."""
+
+    def fire(self, error: BaseException | None = None) -> None: ...
 
 
 class LoopAnswer:
@@ -47,12 +53,14 @@ class LoopRunner(BinaryColumns):
         self,
         connection: "Connection[Any]",
         loop: asyncio.AbstractEventLoop,
-        waited: Callable[[Awaitable[Any]], Any],
+        signal: "Callable[[], Signal]",
+        waited: Callable[[Any], Any],
     ) -> None:
         self.connection = connection
         self._libpq = connection.pgconn
         self._libpq.nonblocking = 1
         self._loop = loop
+        self._signal = signal
         self._waited = waited
         self._load = Transformer(connection)
         self._names: dict[str, bytes] = {}
@@ -157,7 +165,7 @@ class LoopRunner(BinaryColumns):
         """
         loop, libpq = self._loop, self._libpq
         socket, heard = libpq.socket, loop.time()
-        waiting = loop.create_future()
+        waiting = self._signal()
         timer: asyncio.TimerHandle
 
         def look() -> None:
@@ -165,21 +173,22 @@ class LoopRunner(BinaryColumns):
             heard = loop.time()
             try:
                 libpq.consume_input()
-                if done() and not waiting.done():
-                    waiting.set_result(None)
+                if not done():
+                    return
             except psycopg.Error as error:
-                if not waiting.done():
-                    waiting.set_exception(error)
+                waiting.fire(error)
+            else:
+                waiting.fire()
 
         def watch() -> None:
             nonlocal timer
             left = heard + patience.SILENT_SECONDS - loop.time()
             if left > 0:
                 timer = loop.call_later(left, watch)
-            elif not waiting.done():
+            else:
                 self.connection.close()
                 silent = f"the server didn't answer for {patience.SILENT_SECONDS:.0f} s"
-                waiting.set_exception(psycopg.OperationalError(silent))
+                waiting.fire(psycopg.OperationalError(silent))
 
         timer = loop.call_later(patience.SILENT_SECONDS, watch)
         loop.add_reader(socket, look)

@@ -48,7 +48,7 @@ from tenure.stores.sql.postgres.snapshot import snapshot
 from tenure.stores.sql.postgres.tables import PostgresTables
 from tenure.stores.sql.postgres.transaction import PostgresTransaction
 from tenure.stores.sql.postgres.verify import verify
-from tenure.stores.sql.postgres.wake import Wake
+from tenure.stores.sql.postgres.wake import News, Wake
 from tenure.stores.sql.snapshot import SqlSnapshot
 
 T = TypeVar("T")
@@ -303,7 +303,7 @@ class _Open:
         """Those of loops that have ended go."""
         with self._lock:
             ended = [self._loops.pop(other) for other in list(self._loops) if other.is_closed()]
-            made = self._loops[loop] = LoopConnections(self._server, self.place, self.pool)
+            made = self._loops[loop] = LoopConnections(self._server, self.place, self.pool, self.wake.own)
         for connections in ended:
             connections.hang_up()
         return made
@@ -315,21 +315,22 @@ class _Open:
     def enqueue(self, jobs: Sequence[NewJob], atomic: bool) -> list[Enqueued | Refused]:
         """By one statement if that will do, else as any other call."""
         topics = {FEED_TOPIC, *(queue_topic(queue) for queue in {job.queue for job in jobs})}
+        news = News(self.wake, topics)
 
         def attempt(careful: bool) -> list[Enqueued | Refused]:
-            if not careful and self._arrived(jobs):
+            if not careful and self._arrived(jobs, news):
                 return [Enqueued(job.id) for job in jobs]
             parts = [lambda unit: model.enqueue(unit, jobs, atomic)]
             return cast(list[Enqueued | Refused], self._transaction(parts, jobs, topics, careful)[0])
 
         replies = self._again(attempt)
-        self._tell(topics)
+        self._tell(topics, carried=news.carried)
         return replies
 
-    def _arrived(self, jobs: Sequence[NewJob]) -> bool:
+    def _arrived(self, jobs: Sequence[NewJob], news: News) -> bool:
         with self._at_once() as tables:
             tables.know_config()
-            return arrive(tables, jobs, None if self._clock is None else self._clock())
+            return arrive(tables, jobs, None if self._clock is None else self._clock(), news)
 
     def settle(self, settlements: Sequence[Settle]) -> list[Settled | Refused]:
         """By one statement if that will do, else as any other call."""
@@ -361,10 +362,12 @@ class _Open:
         self._tell(topics)
         return replies
 
-    def _tell(self, topics: set[str]) -> None:
+    def _tell(self, topics: set[str], carried: bool = False) -> None:
+        """Tells this process, and others unless they were told with the transaction."""
         if topics:
             self._hints.tell(topics)
-            self.wake.tell(topics)
+            if not carried:
+                self.wake.tell(topics)
 
     def _again(self, attempt: Callable[[bool], T]) -> T:
         """Whoever was overtaken begins again, and so does one whose connection broke: a server that restarts is back

@@ -1,7 +1,8 @@
 """Waking those who wait, in this process and in others: LISTEN and NOTIFY on a connection of their own.
 
-A NOTIFY takes a lock that every commit with one waits for, so what happens while one is on its way leaves with the
-next. A hint may get lost, with a connection say; whoever waits looks again by itself after a while.
+A NOTIFY takes a lock that every commit with one waits for, and a commit of its own: what happens soon after one leaves
+with the next, and the first after a while goes with the transaction that it tells of, if that can be (`News`). A hint
+may get lost, with a connection say; whoever waits looks again by itself after a while.
 """
 
 import logging
@@ -22,9 +23,11 @@ from tenure.stores.sql.postgres.connection import Server
 
 LONGEST = 7_000
 """Bytes of a notification; a longer one says that everything changed."""
-PAUSE_SECONDS = 0.002
+NEWS_SECONDS = 0.002
+PAUSE_SECONDS = 0.005
 FEED_PAUSE_SECONDS = 0.1
-"""Between two notifications, and between two that only say that the feed has grown."""
+"""After a notification: when one may go with a transaction, when one goes by itself, and when one that only says that
+the feed has grown."""
 RECONNECT_SECONDS = 1.0
 
 log = logging.getLogger("tenure.postgres")
@@ -41,6 +44,26 @@ def payload(topics: Collection[str]) -> str:
     return text if len(text.encode()) <= LONGEST else EVERYTHING
 
 
+class News:
+    """What a transaction has to tell, and may tell itself."""
+
+    def __init__(self, wake: "Wake", topics: set[str]) -> None:
+        self._wake = wake
+        self.topics = topics
+        self.channel = wake.channel
+        self.carried = False
+        """Whether it was told with a transaction that has been committed."""
+
+    def text(self) -> str | None:
+        """What the transaction is to tell; None if somebody just told something, and this may wait."""
+        return self._wake.may_carry(self.topics)
+
+    def told(self) -> None:
+        """It has been committed."""
+        self.carried = True
+        self._wake.carried(self.topics)
+
+
 class Wake:
     """One thread that tells and listens. It starts when it is first needed.
 
@@ -50,8 +73,10 @@ class Wake:
 
     def __init__(self, server: Server, tell: Callable[[Collection[str]], None]) -> None:
         self._server = server
-        self._channel = channel(server)
+        self.channel = channel(server)
         self._tell = tell
+        self.own: set[int] = set()
+        """Processes of the server that tell for this process: what they say is known here."""
         self._lock = threading.Lock()
         self._topics: set[str] = set()
         self._thread: threading.Thread | None = None
@@ -81,6 +106,18 @@ class Wake:
         if sooner:
             self._poke()
 
+    def may_carry(self, topics: set[str]) -> str | None:
+        """What a transaction may tell of its own topics, and of those that wait to be told."""
+        with self._lock:
+            due = time.monotonic() >= self._last + NEWS_SECONDS
+            return payload(self._topics | topics) if due else None
+
+    def carried(self, topics: set[str]) -> None:
+        """A transaction has told of these. Others that it took along may be told once more."""
+        with self._lock:
+            self._topics -= topics
+            self._last = time.monotonic()
+
     def close(self) -> None:
         """Sends what is still to be told, and ends the thread."""
         with self._lock:
@@ -103,7 +140,7 @@ class Wake:
             try:
                 with self._server.connect() as connection:
                     if not self._server.pooled:
-                        connection.execute(f'LISTEN "{self._channel}"'.encode())
+                        connection.execute(f'LISTEN "{self.channel}"'.encode())
                     self._tell((EVERYTHING,))  # whatever was told before
                     self._serve(connection)
             except (psycopg.Error, StoreError, OSError) as error:
@@ -133,7 +170,8 @@ class Wake:
                 return
 
     def _pass_on(self, heard: list[Notify], own: int) -> None:
-        topics = {topic for notify in heard if notify.pid != own for topic in notify.payload.split("\n")}
+        others = [notify for notify in heard if notify.pid != own and notify.pid not in self.own]
+        topics = {topic for notify in others for topic in notify.payload.split("\n")}
         heard.clear()
         if topics:
             self._tell(topics)
@@ -154,7 +192,7 @@ class Wake:
         with self._lock:
             topics, self._topics = self._topics, set()
         if topics:
-            connection.execute("SELECT pg_notify($1, $2)", (self._channel, payload(topics)))
+            connection.execute("SELECT pg_notify($1, $2)", (self.channel, payload(topics)))
             self._last = time.monotonic()
 
 

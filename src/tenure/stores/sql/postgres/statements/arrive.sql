@@ -58,7 +58,30 @@ WITH store AS MATERIALIZED (
     INSERT INTO tenure.inbox (tenant, at, body)
     SELECT $3, now, convert_to(replace(replace($18, E'\x01', now::text), E'\x02', due::text), 'UTF8') FROM store
 )
-SELECT count(*) FROM jobs
+SELECT count(*) /* heard */ , (SELECT pg_notify($23, $24) FROM store) /* end */ FROM jobs
+
+-- name: arrive_one
+-- A job that waits for nothing, has neither group nor key nor labels, and doesn't expire.
+WITH made AS (
+    INSERT INTO tenure.job (seq, tenant, id, queue, job_type, enqueued_at, spec, state, priority, run_at, live, payload)
+    SELECT numbered.seq, $3, $4, $5, $6, numbered.now,
+           overlay(overlay($7 PLACING int8send(numbered.seq) FROM $8::int) PLACING int8send(numbered.now) FROM $9::int),
+           'pending', $10, numbered.now, NULL, $11
+    FROM (
+        SELECT nextval('tenure.arrival') AS seq,
+               coalesce($2::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
+        FROM tenure.meta LEFT JOIN (SELECT one AS never FROM tenure.meta WHERE one = 0 FOR KEY SHARE) AS nobody ON true
+        WHERE NOT meta.frozen AND meta.config = $1 OFFSET 0
+    ) AS numbered
+    RETURNING seq, run_at
+), ready AS (
+    INSERT INTO tenure.ready (queue, tenant, grp, prio_neg, run_at, seq, expires_at, version)
+    SELECT $5, $3, '', -$10, made.run_at, made.seq, NULL, 1 FROM made
+), told AS (
+    INSERT INTO tenure.inbox (tenant, at, body)
+    SELECT $3, run_at, convert_to(replace(replace($12, E'\x01', run_at::text), E'\x02', run_at::text), 'UTF8') FROM made
+)
+SELECT count(*) /* heard */ , (SELECT pg_notify($13, $14) FROM made) /* end */ FROM made
 
 -- name: arrive_at_once
 -- Jobs of any kind.
