@@ -60,7 +60,7 @@ def test_a_job_told_to_end_before_its_first_step_gives_its_slot_back() -> None:
             parts = worker._parts
             assert isinstance(claimed, Claimed)
             assert parts is not None
-            parts._take(claimed.jobs[0], boottime())
+            parts._take(claimed.jobs[0], boottime(), boottime())
             for hand in parts.hands:
                 hand.end(Ending.LOST)
             await asyncio.wait_for(parts.hands.empty.wait(), PATIENCE)

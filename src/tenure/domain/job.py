@@ -123,9 +123,9 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return fingerprint(self.job_type, self.codec, self.payload, self.queue)
 
     def like(self, id: str, payload: bytes) -> "NewJob":
-        """The same with another id and payload: what is valid already isn't looked at again."""
+        """The same with another id and payload: what is valid already isn't looked at again, nor is the id."""
         other = copy(self)
-        force_setattr(other, "id", names.job_id(id))
+        force_setattr(other, "id", id)
         force_setattr(other, "payload", names.size("payload", payload, names.MAX_PAYLOAD))
         return other
 

@@ -67,6 +67,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """`max_depth` is never overshot by concurrent producers."""
     snapshot_reads: bool
     """Several readers can share one consistent view."""
+    enqueues_ahead: int = 1
+    """How many calls of `enqueue`, full ones, an event loop may have on their way at once: they arrive in order."""
 
 
 class Store(Protocol):

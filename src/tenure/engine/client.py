@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tenure.domain.calls import Enqueued
 from tenure.domain.errors import OutcomeUnknown, Refused, StoreError
@@ -50,6 +50,7 @@ class Enqueuer:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self._ahead = store.capabilities.enqueues_ahead
         self._waiting: deque[Sending] = deque()
         self._jobs_waiting = 0
         self._room = asyncio.Event()
@@ -63,14 +64,22 @@ class Enqueuer:
 
         Raises a `StoreError` when the store can't take them, `OutcomeUnknown` when nobody can say whether it did.
         """
-        if inside_at() is not None:  # never together with others' jobs (§5b): the store may refuse it
-            return [reply for part in _parts(jobs) for reply in await persist(self.store, part)]
         parts = list(_parts(jobs))
-        if len(parts) == 1 and self._alone is None and not self._waiting and not self._flushing:
+        if len(parts) != 1 or inside_at() is not None:
+            return await self.enqueue_parts([jobs])
+        if self._alone is None and not self._waiting and not self._flushing:
             return await self._send_alone(parts[0])
-        sent = [await self._put(part) for part in parts]
-        if len(sent) == 1:
-            return await sent[0].replies
+        return await (await self._put(parts[0])).replies
+
+    async def enqueue_parts(self, jobs: Iterable[Sequence[NewJob]]) -> list[Reply]:
+        """The same for many jobs, of which some are on their way while the next are made."""
+        parts = (part for some in jobs for part in _parts(some))
+        if inside_at() is not None:  # never together with others' jobs (§5b): the store may refuse it
+            return [reply for part in parts for reply in await persist(self.store, part)]
+        sent: list[Sending] = []
+        for part in parts:
+            sent.append(await self._put(part))
+            await asyncio.sleep(0)  # so that it leaves
         replies = await asyncio.gather(*(sending.replies for sending in sent))
         return [reply for part in replies for reply in part]
 
@@ -120,15 +129,32 @@ class Enqueuer:
             await asyncio.shield(self._flusher)
 
     async def _flush(self) -> None:
-        while self._waiting:
-            batch = self._take()
-            try:
-                await self._send(batch)
-            except BaseException as error:
-                for sending in batch:
-                    sending.fail(error)
-                if not isinstance(error, Exception):
-                    raise
+        under_way: set[asyncio.Task[None]] = set()
+        try:
+            while self._waiting or under_way:
+                if self._waiting and self._may_send(len(under_way)):
+                    under_way.add(asyncio.create_task(self._sent(self._take())))
+                    await asyncio.sleep(0)  # it leaves before the next
+                    continue
+                done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+        finally:
+            for task in under_way:
+                task.cancel()
+
+    def _may_send(self, under_way: int) -> bool:
+        """Whether a batch leaves now: the only one, or a full one that the store takes ahead of an answer."""
+        return not under_way or (under_way < self._ahead and self._jobs_waiting >= FLUSH_JOBS)
+
+    async def _sent(self, batch: list[Sending]) -> None:
+        try:
+            await self._send(batch)
+        except BaseException as error:
+            for sending in batch:
+                sending.fail(error)
+            if not isinstance(error, Exception):
+                raise
 
     def _take(self) -> list[Sending]:
         batch = [self._waiting.popleft()]

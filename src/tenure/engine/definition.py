@@ -41,6 +41,8 @@ class Call(Generic[R_co]):
     fifth of the time.
     """
 
+    __slots__ = ("_made", "arguments", "definition", "options")
+
     def __init__(
         self,
         definition: "Definition[Any, R_co]",
@@ -62,9 +64,10 @@ class Call(Generic[R_co]):
         Its id is the one given here, else the one that was made ahead for it (`options(id=…)`), else a new one.
         """
         signature = self.definition.signature
-        known = self._made.get(tenant)
-        if known is not None and not parents:
-            return known.like(id or app.new_id(), signature.encode(self.arguments, app.codecs.get(known.codec)))
+        known = None if parents else self._made.get(tenant)
+        if known is not None:
+            own = app.new_id() if id is None else names.job_id(id)
+            return known.like(own, signature.encode(self.arguments, app.codecs.get(known.codec)))
         definition, options = self.definition, merged(self.definition.declared, self.options)
         codec = app.codecs.get(options.get("codec", "json"))
         job = new_job(
@@ -82,6 +85,20 @@ class Call(Generic[R_co]):
                 self._made.clear()
             self._made[tenant] = job
         return job
+
+    def checked(self, app: "Tenure", tenant: str) -> NewJob | bytes:
+        """The job, or all of it that may be refused: its payload, for `finished`."""
+        known = self._made.get(tenant)
+        if known is None:
+            return self.new_job(app, tenant)
+        return self.definition.signature.encode(self.arguments, app.codecs.get(known.codec))
+
+    def finished(self, app: "Tenure", tenant: str, made: NewJob | bytes) -> NewJob:
+        """The job that was checked."""
+        if isinstance(made, NewJob):
+            return made
+        known = self._made.get(tenant)
+        return self.new_job(app, tenant) if known is None else known.like(app.new_id(), made)
 
 
 def checked(call: Call[R]) -> Call[R]:

@@ -83,6 +83,8 @@ CancelMode = Literal["now", "request"]
 class Handle(Generic[R]):
     """A job that was enqueued, or is known by its id."""
 
+    __slots__ = ("_definition", "_home", "created", "id")
+
     def __init__(
         self, home: "Surface", id: str, definition: "Definition[Any, R] | None" = None, created: bool = True
     ) -> None:

@@ -94,6 +94,8 @@ class HandlerSignature:
         """
         names, by_position, required = self._names
         given = dict(zip(names, args, strict=False))
+        if not kwargs and len(args) == len(names) == by_position:
+            return given
         if len(args) <= by_position and given.keys().isdisjoint(kwargs) and required <= given.keys() | kwargs.keys():
             if not kwargs:
                 return given

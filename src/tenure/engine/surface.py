@@ -24,6 +24,7 @@ from tenure.domain.states import Disposition, State
 from tenure.domain.store import Store
 from tenure.engine.blobs import AppBlobs
 from tenure.engine.bodies import to_enqueue, to_enqueue_here, to_replay, with_payload_if_there
+from tenure.engine.client import FLUSH_JOBS
 from tenure.engine.context import CURRENT, NO_BLOBS
 from tenure.engine.dead_letters import DeadLetters, LetterWhere
 from tenure.engine.definition import Call, checked
@@ -98,13 +99,29 @@ class Surface:
         return [result for result in results if isinstance(result, Handle)]
 
     async def _enqueue(self, calls: Sequence[Call[R]]) -> list[Handle[R] | Refused]:
-        homes = [self._home_of(checked(call).options) for call in calls]
-        jobs = [call.new_job(self._app, home.tenant_name) for call, home in zip(calls, homes, strict=True)]
-        replies = await self._put_in([call.options for call in calls], await to_enqueue(self._app, jobs))
+        homes = self._homes_of(calls)
+        if len(calls) > FLUSH_JOBS and self._app.blob_store is None:
+            replies = await self._put_in_parts(calls, homes)
+        else:
+            jobs = [call.new_job(self._app, home.tenant_name) for call, home in zip(calls, homes, strict=True)]
+            replies = await self._put_in([call.options for call in calls], await to_enqueue(self._app, jobs))
         return [
             Handle(home, reply.id, call.definition, reply.created) if isinstance(reply, Enqueued) else reply
             for call, home, reply in zip(calls, homes, replies, strict=True)
         ]
+
+    async def _put_in_parts(self, calls: Sequence[Call[R]], homes: "list[Surface]") -> list[Enqueued | Refused]:
+        """Many jobs: while the first are on their way the next are made. What can be refused is before any leaves."""
+        _connection_of([call.options for call in calls])
+        app = self._app
+        made = [call.checked(app, home.tenant_name) for call, home in zip(calls, homes, strict=True)]
+
+        def part(start: int) -> list[NewJob]:
+            some = slice(start, start + FLUSH_JOBS)
+            found = zip(calls[some], homes[some], made[some], strict=True)
+            return [call.finished(app, home.tenant_name, one) for call, home, one in found]
+
+        return await (await app.enqueuer()).enqueue_parts(map(part, range(0, len(calls), FLUSH_JOBS)))
 
     async def _put_in(self, options: Sequence[Options], jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
         connection = _connection_of(options)
@@ -120,6 +137,18 @@ class Surface:
         if isinstance(reply, Refused):
             raise reply
         return Handle(home, reply.id, call.definition, reply.created)
+
+    def _homes_of(self, calls: "Sequence[Call[Any]]") -> "list[Surface]":
+        """Whose each job is. Calls that were built the same way have one home."""
+        homes: list[Surface] = []
+        options: Options | None = None
+        home: Surface = self
+        for call in calls:
+            if checked(call).options is not options:
+                options = call.options
+                home = self._home_of(options)
+            homes.append(home)
+        return homes
 
     def _home_of(self, options: Options) -> "Surface":
         """Whose a new job is: as told, else this surface's; what the app itself makes in a handler is the handler's."""

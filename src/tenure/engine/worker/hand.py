@@ -1,6 +1,7 @@
 """The jobs a worker has in hand."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Any, Protocol
@@ -156,7 +157,7 @@ class Hands:
         """How many one claim takes."""
         self._queues = queues
         self._held: dict[Hand, None] = {}
-        self._by_queue = dict.fromkeys(queues, 0)
+        self._by_queue: defaultdict[str, int] = defaultdict(int)
         self.empty = asyncio.Event()
         self.empty.set()
 

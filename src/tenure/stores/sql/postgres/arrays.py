@@ -60,6 +60,11 @@ def texts(values: Sequence[str | None]) -> Texts:
     return Texts(_blobs(TEXT, [None if value is None else value.encode() for value in values]))
 
 
+def encoded_texts(values: Sequence[bytes]) -> Texts:
+    """Strings that are UTF-8 already."""
+    return Texts(_blobs(TEXT, values))
+
+
 def byteas(values: Sequence[bytes | None]) -> Byteas:
     """Bytes, some of them possibly absent."""
     return Byteas(_blobs(BYTEA, values))

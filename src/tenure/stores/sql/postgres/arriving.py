@@ -8,7 +8,8 @@ lockstep compares them. One job took 1.1 ms instead of 3.9 by eight statements.
 Most batches are of one kind: their jobs differ in id, payload and key alone. What they share is made and sent once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from struct import pack
 from typing import Any
 
@@ -18,7 +19,7 @@ from tenure.domain.job import NewJob, Spec, fingerprinting, key_hash
 from tenure.domain.names import Ms
 from tenure.domain.states import Mode
 from tenure.stores.sql import rows
-from tenure.stores.sql.postgres.arrays import byteas, texts
+from tenure.stores.sql.postgres.arrays import bigints, byteas, encoded_texts, texts
 from tenure.stores.sql.postgres.tables import PostgresTables
 from tenure.stores.sql.postgres.wake import News
 from tenure.stores.sql.rows import json_text
@@ -33,6 +34,9 @@ size in four bytes, and so is every job's."""
 _NOW_MARK, _DUE_MARK = "\1", "\2"
 """Where the server puts times into a text of events. Neither names nor JSON have such characters."""
 
+MANY = 200
+"""From here on jobs get their numbers first: two such calls can be on their way at once and keep their order."""
+
 COLUMNS = (
     *("text", "text", "text", "text", "bytea", "bigint", "bigint", "bigint"),
     *("bigint", "bigint", "bigint", "bigint", "text", "text", "text", "bytea", "text"),
@@ -40,17 +44,26 @@ COLUMNS = (
 """Of the rows of a mixed batch, in the statement's order; the fingerprint follows later."""
 
 
-def arrive(tables: PostgresTables, jobs: Sequence[NewJob], now: Ms | None, news: News | None = None) -> bool:
+def arrive(
+    tables: PostgresTables,
+    jobs: Sequence[NewJob],
+    now: Ms | None,
+    news: News | None = None,
+    placed: Callable[[], None] = lambda: None,
+) -> bool:
     """Whether the jobs were all created; if not, nothing was done. A known id or key fails the statement.
 
-    Jobs of one kind take news with them, which reach others as they are committed.
+    Jobs of one kind take news with them, which reach others as they are committed. `placed` is called once nobody who
+    comes later can come before them, if that is known before they are there.
     """
     if not jobs or _twice(jobs):
         return False
     alike = _alike(jobs)
     if not all(_plain(tables, job) for job in (jobs[:1] if alike else jobs)):
         return False
-    return _arrive_alike(tables, jobs, now, news) if alike else _arrive_mixed(tables, jobs, now)
+    if not alike:
+        return _arrive_mixed(tables, jobs, now)
+    return _arrive_alike(tables, jobs, now, news, placed)
 
 
 def _plain(tables: PostgresTables, job: NewJob) -> bool:
@@ -90,19 +103,27 @@ def _parts(jobs: Sequence[NewJob]) -> frozenset[str]:
 
 def _alike(jobs: Sequence[NewJob]) -> bool:
     """Whether the jobs differ in id, payload and key alone. Where an expiry stands in a spec depends on the key."""
-    kind = _kind(jobs[0])
-    return all(_kind(job) == kind for job in jobs) and (jobs[0].key is None or jobs[0].expires is None)
+    kind, keyed = _SHARED(astuple(jobs[0])), jobs[0].key is not None
+    if len(jobs) > 1 and any((job.key is not None) is not keyed or _SHARED(astuple(job)) != kind for job in jobs):
+        return False
+    return not keyed or jobs[0].expires is None
 
 
-def _kind(job: NewJob) -> tuple[Any, ...]:
-    tenant, _, queue, job_type, _, codec, priority, run_at, delay, expires, key, *others = astuple(job)
-    return (tenant, queue, job_type, codec, priority, run_at, delay, expires, key is None, others)
+_OWN = {"id", "payload", "key"}
+_SHARED = itemgetter(*(at for at, name in enumerate(NewJob.__struct_fields__) if name not in _OWN))
+"""What jobs of one kind have in common."""
 
 
-def _arrive_alike(tables: PostgresTables, jobs: Sequence[NewJob], now: Ms | None, news: News | None) -> bool:
+def _arrive_alike(
+    tables: PostgresTables, jobs: Sequence[NewJob], now: Ms | None, news: News | None, placed: Callable[[], None]
+) -> bool:
     parts = _parts(jobs[:1])
     if len(jobs) == 1 and not parts:
         name, values = "arrive_one", _one_values(jobs[0], tables.config, now)
+    elif len(jobs) >= MANY and not parts:
+        moment, numbers = tables.row("arrival_numbers", len(jobs), now)
+        placed()
+        name, values = "arrive_numbered", _numbered_values(jobs, tables.config, moment, numbers)
     else:
         name, values = "arrive_alike", _alike_values(jobs, tables.config, now)
     text = None if news is None else news.text()
@@ -113,6 +134,40 @@ def _arrive_alike(tables: PostgresTables, jobs: Sequence[NewJob], now: Ms | None
     if row[0]:
         news.told()
     return bool(row[0])
+
+
+def _numbered_values(jobs: Sequence[NewJob], config: int, now: Ms, numbers: Sequence[int]) -> list[Any]:
+    job = jobs[0]
+    kind = rows.encode(_spec(job, _ID, _FINGERPRINT, _SIZE, None))
+    stamped = kind.replace(_ROOM[1], now.to_bytes(8))
+    before_id, before_seq, before_hash, before_size, rest = _split(
+        stamped, _ID.encode(), _ROOM[0], _FINGERPRINT, pack(">I", _SIZE)
+    )
+    hashed = fingerprinting(job.job_type, job.codec, job.queue)
+    ids = [one.id.encode() for one in jobs]
+    payloads = [one.payload for one in jobs]
+    specs = []
+    for id, payload, number in zip(ids, payloads, numbers, strict=True):
+        fingerprint = hashed.copy()
+        fingerprint.update(payload)
+        specs.append(
+            b"".join(
+                (
+                    before_id,
+                    id,
+                    before_seq,
+                    number.to_bytes(8),
+                    before_hash,
+                    fingerprint.digest(),
+                    before_size,
+                    len(payload).to_bytes(4),
+                    rest,
+                )
+            )
+        )
+    stories = _stories(jobs).replace(_NOW_MARK, str(now)).replace(_DUE_MARK, str(now))
+    whose = (config, now, job.tenant, job.queue, job.job_type, job.priority)
+    return [*whose, bigints(numbers), encoded_texts(ids), byteas(specs), byteas(payloads), stories]
 
 
 def _one_values(job: NewJob, config: int, now: Ms | None) -> list[Any]:

@@ -101,6 +101,24 @@ def _told(fiber: Fiber, awaited: "asyncio.Future[Any]") -> Any:
     return fiber.switch(value)
 
 
+class Turn:
+    """A place in a line of fibers."""
+
+    def __init__(self, line: "deque[Turn]", loop: asyncio.AbstractEventLoop) -> None:
+        self._line = line
+        self._loop = loop
+        self._ended = False
+        self.signal = Signal()
+
+    def end(self) -> None:
+        """Lets the next one go on; again, it does nothing."""
+        if not self._ended:
+            self._ended = True
+            self._line.popleft()
+            if self._line:
+                self._loop.call_soon(self._line[0].signal.fire)
+
+
 class LoopConnections:
     """The connections of one event loop, opened as they are needed, and kept."""
 
@@ -114,6 +132,7 @@ class LoopConnections:
         self._room = server.connections
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._idle: list[Connected] = []
+        self._turns: deque[Turn] = deque()
 
     @contextmanager
     def lent(self) -> Iterator[Connected]:
@@ -142,6 +161,14 @@ class LoopConnections:
         connection = waited(self._loop.run_in_executor(self._threads, self._server.connect))
         self._own.add(connection.info.backend_pid)
         return Connected(LoopRunner(connection, self._loop, Signal, waited), self._place, guest=False)
+
+    def turn(self) -> "Turn":
+        """Waits until everybody who came before has ended their turn."""
+        turn = Turn(self._turns, self._loop)
+        self._turns.append(turn)
+        if self._turns[0] is not turn:
+            waited(turn.signal)
+        return turn
 
     def hang_up(self) -> None:
         idle, self._idle = self._idle, []

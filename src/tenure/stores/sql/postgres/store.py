@@ -24,7 +24,7 @@ from tenure.stores.base import ModelStore, Operation, check_batch, putting
 from tenure.stores.hints import Hints
 from tenure.stores.sql import hot
 from tenure.stores.sql.postgres import fibers
-from tenure.stores.sql.postgres.arriving import arrive
+from tenure.stores.sql.postgres.arriving import MANY, arrive
 from tenure.stores.sql.postgres.connection import NotNow, Server, sound, translated
 from tenure.stores.sql.postgres.fibers import LoopConnections
 from tenure.stores.sql.postgres.frontier import PATIENCE
@@ -60,6 +60,8 @@ MIGRATE_SECONDS = 60.0
 BUSY_MS: Ms = 5
 """When to ask again after a claim that found less than it wanted, and another claim at something it passed over."""
 SLACK_MS: Ms = 1_000
+ENQUEUES_AHEAD = 3
+"""Two for the server, and one that is being made ready."""
 READING = b"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 _INHERITED: "list[_Open]" = []
@@ -109,6 +111,7 @@ class PostgresStore(ModelStore):
             multi_host=True,
             exact_depth=False,
             snapshot_reads=True,
+            enqueues_ahead=1 if self._pool is not None or self._server.pooled else ENQUEUES_AHEAD,
         )
 
     @staticmethod
@@ -313,12 +316,21 @@ class _Open:
         return self.connections if fiber is None else fiber.connections
 
     def enqueue(self, jobs: Sequence[NewJob], atomic: bool) -> list[Enqueued | Refused]:
-        """By one statement if that will do, else as any other call."""
+        """By one statement if that will do, else as any other call. Large calls of one loop keep their order."""
+        fiber = fibers.current()
+        turn = fiber.connections.turn() if fiber is not None and len(jobs) >= MANY else None
+        try:
+            return self._enqueue(jobs, atomic, lambda: turn.end() if turn is not None else None)
+        finally:
+            if turn is not None:
+                turn.end()
+
+    def _enqueue(self, jobs: Sequence[NewJob], atomic: bool, placed: Callable[[], None]) -> list[Enqueued | Refused]:
         topics = {FEED_TOPIC, *(queue_topic(queue) for queue in {job.queue for job in jobs})}
         news = News(self.wake, topics)
 
         def attempt(careful: bool) -> list[Enqueued | Refused]:
-            if not careful and self._arrived(jobs, news):
+            if not careful and self._arrived(jobs, news, placed):
                 return [Enqueued(job.id) for job in jobs]
             parts = [lambda unit: model.enqueue(unit, jobs, atomic)]
             return cast(list[Enqueued | Refused], self._transaction(parts, jobs, topics, careful)[0])
@@ -327,10 +339,10 @@ class _Open:
         self._tell(topics, carried=news.carried)
         return replies
 
-    def _arrived(self, jobs: Sequence[NewJob], news: News) -> bool:
+    def _arrived(self, jobs: Sequence[NewJob], news: News, placed: Callable[[], None]) -> bool:
         with self._at_once() as tables:
             tables.know_config()
-            return arrive(tables, jobs, None if self._clock is None else self._clock(), news)
+            return arrive(tables, jobs, None if self._clock is None else self._clock(), news, placed)
 
     def settle(self, settlements: Sequence[Settle]) -> list[Settled | Refused]:
         """By one statement if that will do, else as any other call."""

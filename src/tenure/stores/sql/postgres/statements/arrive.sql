@@ -83,6 +83,30 @@ WITH made AS (
 )
 SELECT count(*) /* heard */ , (SELECT pg_notify($13, $14) FROM made) /* end */ FROM made
 
+-- name: arrival_numbers
+-- For jobs that will be written by `arrive_numbered`: the time, and as which they arrive.
+SELECT coalesce($2::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint), array_agg(number)
+FROM (SELECT nextval('tenure.arrival') AS number FROM generate_series(1, $1)) AS numbers
+
+-- name: arrive_numbered
+-- Many jobs that differ in id and payload alone and need nothing but room, with their time and numbers: others may be on
+-- their way beside them.
+WITH store AS MATERIALIZED (
+    SELECT 1 FROM tenure.meta
+        LEFT JOIN (SELECT one AS never FROM tenure.meta WHERE one = 0 FOR KEY SHARE) AS nobody ON true
+    WHERE NOT meta.frozen AND meta.config = $1
+), jobs AS (
+    INSERT INTO tenure.job (seq, tenant, id, queue, job_type, enqueued_at, spec, state, priority, run_at, live, payload)
+    SELECT given.seq, $3, given.id, $4, $5, $2, given.spec, 'pending', $6, $2, NULL, given.payload
+    FROM store CROSS JOIN unnest($7::bigint[], $8::text[], $9::bytea[], $10::bytea[]) AS given (seq, id, spec, payload)
+), ready AS (
+    INSERT INTO tenure.ready (queue, tenant, grp, prio_neg, run_at, seq, expires_at, version)
+    SELECT $4, $3, '', -$6, $2, given.seq, NULL, 1 FROM store CROSS JOIN unnest($7::bigint[]) AS given (seq)
+), told AS (
+    INSERT INTO tenure.inbox (tenant, at, body) SELECT $3, $2, convert_to($11, 'UTF8') FROM store
+)
+SELECT count(*) /* heard */ , (SELECT pg_notify($12, $13) FROM store) /* end */ FROM store
+
 -- name: arrive_at_once
 -- Jobs of any kind.
 WITH store AS MATERIALIZED (
