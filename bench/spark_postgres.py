@@ -134,7 +134,7 @@ def read_parts(url: str, names: Any) -> dict[str, float]:
     store, fields = PostgresStore(url), JOBS.fields(names)
     columns = list(STORED if len(names) > len(PLAIN) else PLAIN)
     with store.snapshot() as view:
-        sql, values = scan_sql(columns, JobFilter(), EVERYTHING, view._tables.records(EVERYTHING), "tenant")
+        sql, values = scan_sql(columns, JobFilter(), EVERYTHING, view._tables.records(EVERYTHING))
 
         def scan(make: Callable[[Any], object]) -> None:
             for page in view.scan(JobFilter(), fields, limit=AT_ONCE):

@@ -396,9 +396,8 @@ def test_a_list_looks_up_where_jobs_are_however_empty_that_seems(postgres_url: s
             connection.execute(f"DELETE FROM {counted.schema}.finished".encode())
             connection.execute(f"DELETE FROM {counted.schema}.job".encode())
         counted.vacuum()
-        listed = (
-            f"SELECT * FROM {counted.schema}.record WHERE tenant COLLATE \"POSIX\" = 't1' ORDER BY seq DESC LIMIT 9"
-        )
+        where = "tenant COLLATE \"POSIX\" = 't1'"
+        listed = f"SELECT * FROM {counted.schema}.record WHERE {where} ORDER BY (seq + 0) DESC LIMIT 9"
         plan = [row[0].strip() for row in counted.connection().execute(f"EXPLAIN (COSTS OFF) {listed}".encode())]
         for table in ("running", "finished"):
             (at,) = (number for number, line in enumerate(plan) if f"using {table}_pkey" in line)

@@ -4,7 +4,7 @@ The statements are in the common text, their values marked by `?` in order.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tenure.domain.calls import JobFilter
 from tenure.domain.store import Span
@@ -25,35 +25,49 @@ class Terms:
         return " AND ".join(self._terms) or "TRUE"
 
 
-def query_sql(where: JobFilter, before_seq: int | None, limit: int, listed: str = "tenant") -> tuple[str, list[Any]]:
-    """A page of records, newest first: the statement and its values. `listed` is what the index on them begins with."""
-    terms = _terms(where, listed)
+class Listed(NamedTuple):
+    """What the index is on by which the jobs of one tenant are listed."""
+
+    tenant: str = "tenant"
+    seq: str = "seq"
+
+    def seq_for(self, where: JobFilter) -> str:
+        """What the records that match are ordered by."""
+        return "seq" if where.tenant is None else self.seq
+
+
+LISTED = Listed()
+
+
+def query_sql(where: JobFilter, before_seq: int | None, limit: int, listed: Listed = LISTED) -> tuple[str, list[Any]]:
+    """A page of records, newest first: the statement and its values."""
+    terms, seq = _terms(where, listed.tenant), listed.seq_for(where)
     if before_seq is not None:
-        terms.add("seq < ?", before_seq)
+        terms.add(f"{seq} < ?", before_seq)
     columns = "seq, spec, state, priority, run_at, live"
-    return f"SELECT {columns} FROM tenure.record AS record WHERE {terms} ORDER BY seq DESC LIMIT ?", [
+    return f"SELECT {columns} FROM tenure.record AS record WHERE {terms} ORDER BY {seq} DESC LIMIT ?", [
         *terms.values,
         limit,
     ]
 
 
 def scan_sql(
-    columns: Sequence[str], where: JobFilter, span: Span, records: str, listed: str = "tenant"
+    columns: Sequence[str], where: JobFilter, span: Span, records: str, listed: Listed = LISTED
 ) -> tuple[str, list[Any]]:
     """All records of a span in order of arrival: the statement and its values. `records` is where they are found.
 
     One statement for all pages: a list of labelled jobs is made once, not for each page.
     """
-    terms = _terms(where, listed)
-    for term in span_terms(span):
+    terms, seq = _terms(where, listed.tenant), listed.seq_for(where)
+    for term in span_terms(span, seq):
         terms.add(term)
-    return f"SELECT {', '.join(columns)} FROM {records} AS record WHERE {terms} ORDER BY seq", terms.values
+    return f"SELECT {', '.join(columns)} FROM {records} AS record WHERE {terms} ORDER BY {seq}", terms.values
 
 
-def span_terms(span: Span) -> list[str]:
+def span_terms(span: Span, seq: str = "seq") -> list[str]:
     """What holds for the arrival numbers of a span. They are numbers, so they stand in the text."""
-    after = [] if span.after is None else [f"seq > {int(span.after)}"]
-    until = [] if span.until is None else [f"seq <= {int(span.until)}"]
+    after = [] if span.after is None else [f"{seq} > {int(span.after)}"]
+    until = [] if span.until is None else [f"{seq} <= {int(span.until)}"]
     return after + until
 
 

@@ -21,7 +21,7 @@ from tenure.domain.states import State
 from tenure.domain.store import Span
 from tenure.stores.sql import rows
 from tenure.stores.sql.dump import dump, restore
-from tenure.stores.sql.query import query_sql
+from tenure.stores.sql.query import LISTED, query_sql
 from tenure.stores.sql.rows import Row
 
 KEPT_SPECS = 20_000
@@ -85,8 +85,7 @@ class HotMoves:
 class SqlTables(ABC):
     """What the model remembers, as one transaction sees it."""
 
-    listed = "tenant"
-    """What the index begins with by which a tenant's jobs are listed."""
+    listed = LISTED
     payload = "payload"
     """How a record's payload is asked for."""
 

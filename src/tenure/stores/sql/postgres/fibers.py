@@ -51,7 +51,10 @@ class Signal:
 
 def waited(awaitable: "Awaitable[T] | Signal") -> T:
     """What an awaitable gives, for code in a fiber."""
-    answer: T = getcurrent().parent.switch(awaitable)
+    loop = getcurrent().parent
+    if loop is None:
+        raise AssertionError("only a fiber can wait so")
+    answer: T = loop.switch(awaitable)
     return answer
 
 

@@ -30,6 +30,7 @@ from tenure.stores.sql.postgres.pipeline import Pipeline
 from tenure.stores.sql.postgres.place import Place, Unreadable
 from tenure.stores.sql.postgres.ring import RING, FrontierRing, Ring
 from tenure.stores.sql.postgres.runners import Runner
+from tenure.stores.sql.query import Listed
 from tenure.stores.sql.rows import Row
 from tenure.stores.sql.tables import HotMoves, SqlTables
 
@@ -43,7 +44,7 @@ CHUNKS_AT_ONCE = 10_000
 class PostgresTables(SqlTables):
     """What the model remembers, as one transaction sees it. `begin` must come before anything else, `end` after."""
 
-    listed = 'tenant COLLATE "POSIX"'
+    listed = Listed('tenant COLLATE "POSIX"', "(seq + 0)")
 
     def __init__(self, runner: Runner, place: Place) -> None:
         super().__init__()
