@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenure import OutcomeUnknown, Tenure
+from tenure import InvalidValue, OutcomeUnknown, Tenure
 from tenure.domain.errors import StoreUnavailable
 from tenure.domain.job import NewJob
 from tenure.engine import client
@@ -59,8 +59,12 @@ async def test_a_flush_carries_at_most_1000_jobs(app: Tenure, add: Any, between:
     await asyncio.sleep(0)
     held.let_go()
     await asyncio.gather(first, many, *others)
-    assert sizes(between) == [1, 1_000, 1_000, 400]
-    assert await numbers(app) == list(range(2_401))
+    assert max(sizes(between)) == 1_000
+    found = await numbers(app)
+    assert sorted(found) == list(range(2_401))
+    assert [n for n in found if n < 2_301] == list(range(2_301)), (
+        "one caller's jobs are in order, whoever comes between"
+    )
 
 
 async def test_a_flush_carries_at_most_4_mib(app: Tenure, add: Any, between: Between) -> None:
@@ -188,3 +192,44 @@ def test_each_event_loop_has_its_own_way_to_the_store(app: Tenure, add: Any) -> 
     for n in range(3):
         asyncio.run(add.enqueue(n))
     assert asyncio.run(numbers(app)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("ahead", "at_once"), [(1, [1_000]), (3, [1_000, 1_000])], ids=["one", "three"])
+async def test_full_batches_leave_ahead_of_an_answer_if_the_store_keeps_their_order(
+    app: Tenure, add: Any, between: Between, ahead: int, at_once: list[int]
+) -> None:
+    """One that isn't full waits: more may come to go with it."""
+    (await app.enqueuer())._ahead = ahead
+    held = between.hold("enqueue")
+    many = asyncio.create_task(app.enqueue_many([add.build(n) for n in range(2_500)]))
+    await between.called("enqueue", len(at_once))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert sizes(between) == at_once
+    held.let_go()
+    await many
+    assert sizes(between) == [1_000, 1_000, 500]
+    assert await numbers(app) == list(range(2_500))
+
+
+async def test_nothing_of_many_jobs_leaves_if_one_of_them_is_wrong(app: Tenure, add: Any, between: Between) -> None:
+    calls = [add.build(n) for n in range(2_500)]
+    calls[2_400] = add.build("many")
+    with pytest.raises(InvalidValue):
+        await app.enqueue_many(calls)
+    assert sizes(between) == []
+
+
+async def test_a_caller_that_is_cancelled_while_it_sends_itself_leaves_its_job(
+    app: Tenure, add: Any, between: Between
+) -> None:
+    """Whatever became of the call: the same job again is safe (§5a)."""
+    over = between.fail("enqueue", times=1, error=OutcomeUnknown())
+    calling = asyncio.create_task(add.enqueue(7))
+    await over.wait()
+    await asyncio.sleep(0)
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    await (await app.enqueuer()).close()
+    assert await numbers(app) == [7]

@@ -62,17 +62,16 @@ SELECT count(*) /* heard */ , (SELECT pg_notify($23, $24) FROM store) /* end */ 
 
 -- name: arrive_one
 -- A job that waits for nothing, has neither group nor key nor labels, and doesn't expire.
-WITH made AS (
+WITH store AS MATERIALIZED (
+    SELECT coalesce($2::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
+    FROM tenure.meta LEFT JOIN (SELECT one AS never FROM tenure.meta WHERE one = 0 FOR KEY SHARE) AS nobody ON true
+    WHERE NOT meta.frozen AND meta.config = $1
+), made AS (
     INSERT INTO tenure.job (seq, tenant, id, queue, job_type, enqueued_at, spec, state, priority, run_at, live, payload)
     SELECT numbered.seq, $3, $4, $5, $6, numbered.now,
            overlay(overlay($7 PLACING int8send(numbered.seq) FROM $8::int) PLACING int8send(numbered.now) FROM $9::int),
            'pending', $10, numbered.now, NULL, $11
-    FROM (
-        SELECT nextval('tenure.arrival') AS seq,
-               coalesce($2::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
-        FROM tenure.meta LEFT JOIN (SELECT one AS never FROM tenure.meta WHERE one = 0 FOR KEY SHARE) AS nobody ON true
-        WHERE NOT meta.frozen AND meta.config = $1 OFFSET 0
-    ) AS numbered
+    FROM (SELECT nextval('tenure.arrival') AS seq, store.now FROM store OFFSET 0) AS numbered
     RETURNING seq, run_at
 ), ready AS (
     INSERT INTO tenure.ready (queue, tenant, grp, prio_neg, run_at, seq, expires_at, version)
