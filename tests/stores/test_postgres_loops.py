@@ -49,8 +49,8 @@ def late_first(monkeypatch: pytest.MonkeyPatch) -> None:
     def connected(connections: LoopConnections) -> Any:
         nonlocal begun
         begun += 1
-        found = connect(connections)
-        if begun == 1:
+        number, found = begun, connect(connections)
+        if number == 1:
             waited(asyncio.sleep(0.2))
         return found
 

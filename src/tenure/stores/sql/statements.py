@@ -12,8 +12,9 @@ After `@keys`, `@find(tenure.slot AS s: s.id = want.id)` joins what is found for
 in the order written, PostgreSQL from behind OFFSET 0. Left to itself it would begin with a table that statistics call
 empty, and read all of it, dead rows too.
 
-Two words are PostgreSQL's only, and are explained where they are used (`postgres/frontier.py`):
+Three words are PostgreSQL's only; two of them are explained where they are used (`postgres/frontier.py`):
 
+    run_at <= @now($3)                          the time that is given, or the transaction's own
     WITH @moment($1, $2)                        what is visible now, and was in a snapshot before
     FROM @news(tenure.ready: queue, seq) AS r   the rows that are new since
 """
@@ -28,6 +29,7 @@ _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _MANY = re.compile(r"@(keys|rows|each)\(([^)]*)\)")
 _FIND = re.compile(r"@find\((\S+) AS (\w+): ([^)]*)\)")
 _MOMENT = re.compile(r"@moment\((\$\d+), (\$\d+)\)")
+_NOW = re.compile(r"@now\((\$\d+)\)")
 _NEWS = re.compile(r"@news\((\S+): ([^)]*)\)")
 
 _MOMENT_SQL = r"""moment AS MATERIALIZED (
@@ -37,6 +39,7 @@ _MOMENT_SQL = r"""moment AS MATERIALIZED (
     ) AS ended
     FROM (SELECT pg_current_snapshot() AS now, \1::text::pg_snapshot AS before OFFSET 0) AS taken
 )"""
+_NOW_SQL = r"coalesce(\1::bigint, floor(extract(epoch FROM now()) * 1000)::bigint)"
 _NEWS_SQL = r"""(
     SELECT \2 FROM \1
     WHERE xid >= (SELECT pg_snapshot_xmax(before) FROM moment) AND xid < (SELECT pg_snapshot_xmax(now) FROM moment)
@@ -94,7 +97,7 @@ def postgres(schema: str) -> Dialect:
     """Many keys or rows are one array for each column."""
 
     def dialect(text: str) -> Statement:
-        text = _NEWS.sub(_NEWS_SQL, _MOMENT.sub(_MOMENT_SQL, text))
+        text = _NOW.sub(_NOW_SQL, _NEWS.sub(_NEWS_SQL, _MOMENT.sub(_MOMENT_SQL, text)))
         text = _FIND.sub(r"CROSS JOIN LATERAL (SELECT * FROM \1 AS \2 WHERE \3 OFFSET 0) AS \2", text)
         found = _MANY.search(text)
         columns = [] if found is None else _columns(found[2])

@@ -30,6 +30,8 @@ class Pool(Protocol):
 class Connected(PostgresTables):
     """The tables over a connection that nobody else uses. A guest leaves it as it was."""
 
+    begins = "meta_begun"
+
     def __init__(self, runner: ConnectionRunner, place: Place, guest: bool) -> None:
         super().__init__(runner, place)
         self._runner = runner

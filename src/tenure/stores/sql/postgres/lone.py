@@ -36,6 +36,7 @@ def claim(tables: "PostgresTables", unit: Unit, request: Claim, lane: Lane, line
     jobs = tuple([leasing.lease(spec, row) for spec, row in zip(specs, line, strict=False)])
     if jobs:
         tables.hot.at_once = leasing.written
+    tables.place.falls_short = len(jobs) < request.n
     cursor = lone_cursor(request.cursor, lane[0], config.weight or 1, len(jobs))
     return Claimed(jobs, cursor, now, _wake_after(tables, request, now) if len(jobs) < request.n else None)
 

@@ -59,10 +59,10 @@ class Pipeline:
         statement = self._sql[name]
         return self._runner.run(statement.text, [*self._columns(statement, given), *more])
 
-    def ahead_many(self, name: str, given: Sequence[Row]) -> None:
+    def ahead_many(self, name: str, given: Sequence[Row], *more: Any) -> None:
         """Asks now what `ask_many` will ask later."""
         if given:
-            self._ahead[name, tuple(given)] = self.send_many(name, given)
+            self._ahead[name, tuple(given)] = self.send_many(name, given, *more)
 
     def ask_many(self, name: str, given: Sequence[Row], *more: Any) -> list[Row]:
         """The rows that a statement finds for many keys."""

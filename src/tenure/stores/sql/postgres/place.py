@@ -8,6 +8,7 @@ from tenure.domain.names import Ms
 from tenure.stores.sql import statements
 from tenure.stores.sql.postgres.frontier import PATIENCE, Border, Frontiers
 
+KEPT_QUEUES = 1_000
 _PART = re.compile(r"/\* (\w+) \*/ (.*?)/\* end \*/ ", re.DOTALL)
 
 
@@ -46,9 +47,19 @@ class Place:
         self.running: dict[Ref, Job] = {}
         """Jobs that this process saw to run. Whoever settles one finds out whether it still does."""
         self.specs: dict[int, Spec] = {}
+        self.lone: dict[str, str] = {}
+        """Queue → the only tenant that had jobs there when this process last claimed: its line is read ahead."""
+        self.falls_short = False
+        """Whether the last claim from a lone line found fewer jobs than it wanted: it asks when more are due."""
         self.frontiers = Frontiers(patience)
         self.borders: dict[str, Border] = {}
         """From where on `inbox` and `claimed` must be read."""
+
+    def keep_lone(self, queue: str, tenant: str | None) -> None:
+        if tenant is None:
+            self.lone.pop(queue, None)
+        elif len(self.lone) < KEPT_QUEUES or queue in self.lone:
+            self.lone[queue] = tenant
 
     def part(self, name: str, parts: frozenset[str]) -> str:
         """A statement with only some of its optional parts."""

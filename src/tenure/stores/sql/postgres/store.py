@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import psycopg
@@ -172,19 +173,14 @@ class PostgresStore(ModelStore):
         return cast(Stored | Refused, reply)
 
     async def claim(self, request: Claim) -> Claimed | Refused:
-        (reply,) = await self._write_here(lambda unit: self._claim(unit, request))
-        return cast(Claimed | Refused, reply)
+        opened = self._opened()
+        return await opened.on_loop(opened.claim, request, lambda unit: self._claim(unit, request))
 
     async def exchange(self, settlements: Sequence[Settle], request: Claim) -> Exchanged:
         check_batch("settlements", settlements)
-        settled, claimed = await self._write_here(
-            lambda unit: self._settle(unit, settlements), lambda unit: self._claim(unit, request)
-        )
-        return Exchanged(settled, claimed)
-
-    async def _write_here(self, *parts: Operation) -> list[Any]:
         opened = self._opened()
-        return await opened.on_loop(opened.write, parts)
+        parts = [lambda unit: self._settle(unit, settlements), lambda unit: self._claim(unit, request)]
+        return Exchanged(*await opened.on_loop(opened.write, parts))
 
     async def _write(self, *parts: Operation) -> list[Any]:
         return await self._in_thread(self._opened().write, parts)
@@ -364,6 +360,18 @@ class _Open:
         with self._at_once() as tables:
             return finish(tables, settlements, self._clock)
 
+    def claim(self, request: Claim, part: Callable[[Unit], Claimed | Refused]) -> Claimed | Refused:
+        """A claim by itself: what it looks at first is asked for as its transaction begins."""
+        topics: set[str] = set()
+
+        def attempt(careful: bool) -> Claimed | Refused:
+            ahead = None if careful else partial(PostgresTables.look_ahead, request=request)
+            return cast(Claimed | Refused, self._transaction([part], (), topics, careful, ahead)[0])
+
+        reply = self._again(attempt)
+        self._tell(topics)
+        return reply
+
     def write(self, parts: Sequence[Operation], jobs: Sequence[NewJob] = ()) -> list[Any]:
         """Runs the parts in one transaction, again from the beginning whenever somebody else was faster.
 
@@ -433,13 +441,23 @@ class _Open:
             set_aside(tables, bad)
 
     def _transaction(
-        self, parts: Sequence[Operation], jobs: Sequence[NewJob], topics: set[str], careful: bool
+        self,
+        parts: Sequence[Operation],
+        jobs: Sequence[NewJob],
+        topics: set[str],
+        careful: bool,
+        ahead: Callable[..., None] | None = None,
     ) -> list[Any]:
+        """`ahead` asks what the first part will, given the tables and the time, if that is known."""
         topics.clear()
+        now = None if self._clock is None else self._clock()
         with self._connected(b"BEGIN") as tables:
             if jobs:
                 tables.expect_enqueue(jobs)
-            now = self._begin(tables, writing=True, careful=careful)
+            if ahead is not None:
+                ahead(tables, now=now)
+            _, begun = tables.begin(True, careful)
+            now = begun if now is None else now
             replies = []
             for part in parts:
                 unit = Unit(tables, now)
@@ -448,16 +466,13 @@ class _Open:
                 topics |= unit.topics(self._hints.jobs_awaited)
             return replies
 
-    def _begin(self, tables: PostgresTables, *, writing: bool, careful: bool = False) -> Ms:
-        _, now = tables.begin(writing, careful)
-        return now if self._clock is None else self._clock()
-
     def read(self, part: Callable[[Unit], T]) -> T:
         """Runs a part on one view of the store."""
 
-        def attempt(_: bool) -> T:
+        def attempt(careful: bool) -> T:
             with self._connected(READING) as tables:
-                return part(Unit(tables, self._begin(tables, writing=False)))
+                _, now = tables.begin(writing=False)
+                return part(Unit(tables, now if self._clock is None else self._clock()))
 
         return self._again(attempt)
 

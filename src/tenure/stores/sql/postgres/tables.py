@@ -39,11 +39,15 @@ PROMOTED_AT_ONCE = 10_000
 FULL = 1 << 60
 """What a lane or group that another claim is at seems to hold: for this claim it has no room."""
 CHUNKS_AT_ONCE = 10_000
+UPCOMING = 16
+"""Future jobs that are read first."""
 
 
 class PostgresTables(SqlTables):
     """What the model remembers, as one transaction sees it. `begin` must come before anything else, `end` after."""
 
+    begins = "meta_to_write"
+    """What a transaction that writes begins with."""
     listed = Listed('tenant COLLATE "POSIX"', "(seq + 0)")
 
     def __init__(self, runner: Runner, place: Place) -> None:
@@ -68,7 +72,7 @@ class PostgresTables(SqlTables):
     def begin(self, writing: bool = True, careful: bool = False) -> tuple[Meta, Ms]:
         """Reads the store's own numbers and its time; careful is one who trusts nothing that was remembered."""
         self.writing, self._careful = writing, careful
-        numbers = self.row("meta_to_write" if writing else "meta")
+        numbers = self.row(self.begins if writing else "meta")
         seq, epoch, frozen, loading, last_turn, hold_until, head, floor, config, self.version, now = numbers
         self._meta = Meta(0, seq, epoch, frozen, loading, last_turn, hold_until, head, floor, OWN)
         if config != self.config:
@@ -95,6 +99,10 @@ class PostgresTables(SqlTables):
         self.new_claim = False
         """Whether the claim's id is known to be new."""
         self._ring: Ring | None = None
+        self._untimed = False
+        """Whether statements that want the time are told the transaction's."""
+        self._asked: tuple[Any, ...] | None = None
+        """What a look was asked with that is on its way."""
         self.lying: dict[int, bytes] = {}
         """Where the rows of `ready` lie that this claim has locked, by arrival number."""
         if self._frontier is not None:
@@ -162,6 +170,31 @@ class PostgresTables(SqlTables):
         pipeline.ahead("arrive", len(jobs))
         self._seqs = self._arriving(len(jobs))
 
+    def look_ahead(self, request: Claim, now: Ms | None) -> None:
+        """Asks what a claim that comes first in its transaction will, as far as that is known. Without a time it is the
+        transaction's.
+        """
+        queues = sorted(queue for queue, _ in request.queues)
+        self.pipeline.ahead(self.begins)
+        self._frontier = self.place.frontiers.lend(queues, self._since)
+        if self._frontier is None:
+            self._untimed = now is None
+            self._asked = self._asking(request, queues, now)
+            self.pipeline.ahead("claim_look", *self._asked)
+            self._read_lone(request, queues, now)
+
+    def _asking(self, request: Claim, queues: list[str], now: Ms | None) -> tuple[Any, ...]:
+        token = secret_hash(request.claim_id)
+        return (token, self.pipeline.column("text", queues), request.cursor.tenant, min(request.n, RING), now)
+
+    def _read_lone(self, request: Claim, queues: list[str], now: Ms | None) -> None:
+        """Reads the line of whoever was alone before: likely they still are."""
+        tenant = self.place.lone.get(queues[0])
+        if tenant is not None and len(queues) == 1 and request.tenants is None:
+            self.pipeline.ahead_many("lines", [(queues[0], tenant, request.n)], now)
+            if self.place.falls_short:
+                self.pipeline.ahead("upcoming", queues[0], now, UPCOMING, 0)
+
     def expect_claim(self, request: Claim, now: Ms) -> None:
         """Looks at what a claim will ask for. An id that is known, or may be, is looked at behind its lock."""
         queues = sorted(queue for queue, _ in request.queues)
@@ -178,12 +211,17 @@ class PostgresTables(SqlTables):
 
     def _look(self, request: Claim, queues: list[str], now: Ms) -> bool:
         """Looks from the beginning of every line; whether the claim's id is known. What became due moves first."""
-        token, size = secret_hash(request.claim_id), min(request.n, RING)
-        asked = (token, self.pipeline.column("text", queues), request.cursor.tenant, size, now)
-        before, known, due, names, most, edge, read = self.row("claim_look", *asked)
+        size = min(request.n, RING)
+        if self._asked is None:
+            self._asked = self._asking(request, queues, now)
+            self.pipeline.ahead("claim_look", *self._asked)
+            self._read_lone(request, queues, now)
+        before, known, due, names, most, edge, read = self.row("claim_look", *self._asked)
         if due:
+            self.pipeline.clear()
             self.promote(queues, now)
-            before, known, _, names, most, edge, read = self.row("claim_look", *asked)
+            before, known, _, names, most, edge, read = self.row("claim_look", *self._asking(request, queues, now))
+        self._asked = None
         whole = request.tenants is not None or most < size
         self.place.frontiers.looked(read - before)
         self._ring = Ring(self, request, now, sorted(names), None if whole else edge or "")
@@ -235,6 +273,8 @@ class PostgresTables(SqlTables):
         if self._ring is None or not self.new_claim or len(request.queues) != 1:
             return None
         tenant = self._ring.lone(request.n)
+        if self._ring.names():
+            self.place.keep_lone(request.queues[0][0], tenant)
         return (
             None
             if tenant is None
@@ -353,10 +393,11 @@ class PostgresTables(SqlTables):
         return self._scheduled(queue, now)
 
     def _scheduled(self, queue: str, now: Ms) -> Iterator[Row]:
-        size, offset = 16, 0
+        size, offset = UPCOMING, 0
+        from_when: Ms | None = None if self._untimed else now
         if isinstance(self._ring, FrontierRing):
-            now = max(now, self._ring.frontier.due_at(queue)[0] - 1)
-        while page := self.all("upcoming", queue, now, size, offset):
+            from_when = max(now, self._ring.frontier.due_at(queue)[0] - 1)
+        while page := self.all("upcoming", queue, from_when, size, offset):
             yield from page
             if len(page) < size:
                 return

@@ -3,7 +3,8 @@
 -- name: claim_look
 -- Before a claim: whether its id is known, whether jobs became due, who has jobs, how many names the longest answer has
 -- (as many as were asked for: there may be more), and up to whom all after the cursor are named, unless there are no more.
--- First and last, what this connection has read of the indexes: the difference is what the look took, dead rows too.
+-- First and last, what this connection has read of the indexes: the difference is what the look took, dead rows too. $5:
+-- the time; that of the transaction if it isn't known yet.
 WITH ring AS MATERIALIZED (
     SELECT found.tenant, asked.queue, start.after, count(*) OVER (PARTITION BY asked.queue, start.after) AS names
     FROM unnest($2::text[]) AS asked (queue) CROSS JOIN (SELECT $3::text UNION SELECT '') AS start (after)
@@ -24,7 +25,8 @@ SELECT pg_stat_get_xact_tuples_returned('tenure.ready_pkey'::regclass)
        EXISTS (SELECT 1 FROM tenure.claimed WHERE token = $1),
        EXISTS (
            SELECT 1 FROM unnest($2::text[]) AS asked (queue) CROSS JOIN LATERAL (
-               SELECT 1 FROM tenure.scheduled AS s WHERE s.queue = asked.queue AND s.run_at <= $5 ORDER BY run_at LIMIT 1
+               SELECT 1 FROM tenure.scheduled AS s WHERE s.queue = asked.queue AND s.run_at <= @now($5)
+               ORDER BY run_at LIMIT 1
            ) AS due
        ),
        (SELECT coalesce(array_agg(DISTINCT tenant), '{}') FROM ring), (SELECT coalesce(max(names), 0) FROM ring),
@@ -216,12 +218,13 @@ FROM next LEFT JOIN LATERAL (SELECT * FROM tenure.job WHERE job.seq = next.seq O
 ORDER BY next.prio_neg, next.run_at, next.seq
 
 -- name: lines
--- The beginnings of several plain lines at once, in no order: to sort 500 rows here took longer than to read them.
+-- The beginnings of several plain lines at once, in no order: to sort 500 rows here took longer than to read them. $4: the
+-- time; that of the transaction if it isn't known yet.
 WITH next AS MATERIALIZED (
     SELECT found.* FROM @keys(queue text, tenant text, most bigint) CROSS JOIN LATERAL (
         SELECT r.ctid, r.queue, r.tenant, r.prio_neg, r.run_at, r.seq FROM tenure.ready AS r
-        WHERE r.queue = want.queue AND r.tenant = want.tenant AND r.grp = '' AND r.run_at <= $4
-          AND (r.expires_at IS NULL OR r.expires_at > $4)
+        WHERE r.queue = want.queue AND r.tenant = want.tenant AND r.grp = '' AND r.run_at <= @now($4)
+          AND (r.expires_at IS NULL OR r.expires_at > @now($4))
         ORDER BY r.prio_neg, r.run_at, r.seq LIMIT want.most FOR UPDATE SKIP LOCKED
     ) AS found
 )
@@ -230,7 +233,7 @@ FROM next LEFT JOIN LATERAL (SELECT * FROM tenure.job WHERE job.seq = next.seq O
 
 -- name: upcoming
 -- Future jobs of a queue by time.
-SELECT run_at, tenant FROM tenure.scheduled WHERE queue = $1 AND run_at > $2 ORDER BY run_at, seq LIMIT $3 OFFSET $4
+SELECT run_at, tenant FROM tenure.scheduled WHERE queue = $1 AND run_at > @now($2) ORDER BY run_at, seq LIMIT $3 OFFSET $4
 
 -- name: early
 -- Jobs that seemed due before the clock went back.

@@ -16,6 +16,13 @@ SELECT (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tenure.arriva
        config, version, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
 FROM tenure.meta LEFT JOIN (SELECT one AS never FROM tenure.meta WHERE one = 0 FOR KEY SHARE) AS nobody ON true
 
+-- name: meta_begun
+-- The same in a transaction of our own, which begins with it: its time is then known to every statement.
+SELECT (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tenure.arrival), epoch, frozen, loading, last_turn,
+       hold_until, greatest(feed_floor, coalesce((SELECT max(position) FROM tenure.feed), 0)), feed_floor,
+       config, version, floor(extract(epoch FROM now()) * 1000)::bigint
+FROM tenure.meta LEFT JOIN (SELECT one AS never FROM tenure.meta WHERE one = 0 FOR KEY SHARE) AS nobody ON true
+
 -- name: impatient
 -- Whoever wants a table for themselves makes others wait behind them: they had better not wait for long.
 SELECT set_config('lock_timeout', '100ms', true)
