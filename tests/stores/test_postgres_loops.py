@@ -148,3 +148,19 @@ def test_what_wasnt_enqueued_isnt_told(postgres_url: str) -> None:
             assert not [one for one in heard if one.pid in wake.own]
 
     told(postgres_url, story)
+
+
+def test_a_claim_that_finds_nothing_writes_nothing(postgres_url: str) -> None:
+    """Also where one tenant has jobs that nobody may take yet: here because somebody else is about to."""
+
+    async def story(store: PostgresStore, url: str) -> None:
+        await store.enqueue([job(0)])
+        schema = Server(url).schema
+        with psycopg.connect(postgres_url) as other:
+            other.execute(f"SELECT * FROM {schema}.ready FOR UPDATE".encode())
+            assert await claimed(store, 10) == []
+            written = other.execute(f"SELECT body FROM {schema}.inbox ORDER BY seq".encode()).fetchall()
+        assert len(written) == 1
+        assert b'"enqueued"' in written[0][0]
+
+    told(postgres_url, story)

@@ -32,9 +32,10 @@ def claim(tables: "PostgresTables", unit: Unit, request: Claim, lane: Lane, line
     specs = _specs(tables, line[:wanted], now)
     if specs is None:
         return None
-    leasing = _Leasing(tables, unit, request, lane)
-    jobs = tuple([leasing.lease(spec, row) for spec, row in zip(specs, line, strict=False)])
-    if jobs:
+    jobs: tuple[ClaimedJob, ...] = ()
+    if specs:  # else nothing is to be written, not even that nothing happened
+        leasing = _Leasing(tables, unit, request, lane)
+        jobs = tuple([leasing.lease(spec, row) for spec, row in zip(specs, line, strict=False)])
         tables.hot.at_once = leasing.written
     tables.place.falls_short = len(jobs) < request.n
     cursor = lone_cursor(request.cursor, lane[0], config.weight or 1, len(jobs))
