@@ -123,7 +123,7 @@ def test_the_first_notification_comes_with_its_transaction(postgres_url: str) ->
             await store.enqueue([job(1)])
             (first,) = other.notifies(timeout=PATIENCE, stop_after=1)
             assert set(first.payload.split("\n")) >= {FEED_TOPIC, queue_topic("mail")}
-            assert first.pid in opened.wake.own
+            assert first.pid in opened.wake.own.values()
             other.execute("SELECT pg_notify(%s, 'last')", (channel(server),))
             (following,) = other.notifies(timeout=PATIENCE, stop_after=1)
             assert following.payload == "last"
@@ -145,7 +145,7 @@ def test_what_wasnt_enqueued_isnt_told(postgres_url: str) -> None:
             heard: list[psycopg.Notify] = []
             while not heard or heard[-1].payload != "last":
                 heard += other.notifies(timeout=PATIENCE, stop_after=1)
-            assert not [one for one in heard if one.pid in wake.own]
+            assert not [one for one in heard if one.pid in wake.own.values()]
 
     told(postgres_url, story)
 

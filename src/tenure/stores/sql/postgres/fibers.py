@@ -125,10 +125,10 @@ class Turn:
 class LoopConnections:
     """The connections of one event loop, opened as they are needed, and kept."""
 
-    def __init__(self, server: Server, place: Place, threads: Executor, own: set[int]) -> None:
+    def __init__(self, server: Server, place: Place, threads: Executor, own: dict[int, int]) -> None:
         self._server = server
         self._own = own
-        """Where the server's processes that serve this one are noted."""
+        """Where the server's processes that serve this one are noted, by their connections."""
         self._place = place
         self._threads = threads
         self._loop = asyncio.get_running_loop()
@@ -153,7 +153,9 @@ class LoopConnections:
                 yield tables
             finally:
                 tables.end()
-                if not tables.connection.closed:
+                if tables.connection.closed:
+                    self._own.pop(id(tables), None)
+                else:
                     self._idle.append(tables)
         finally:
             self._room += 1
@@ -162,8 +164,9 @@ class LoopConnections:
 
     def _connected(self) -> Connected:
         connection = waited(self._loop.run_in_executor(self._threads, self._server.connect))
-        self._own.add(connection.info.backend_pid)
-        return Connected(LoopRunner(connection, self._loop, Signal, waited), self._place, guest=False)
+        tables = Connected(LoopRunner(connection, self._loop, Signal, waited), self._place, guest=False)
+        self._own[id(tables)] = connection.info.backend_pid
+        return tables
 
     def turn(self) -> "Turn":
         """Waits until everybody who came before has ended their turn."""
@@ -177,3 +180,4 @@ class LoopConnections:
         idle, self._idle = self._idle, []
         for tables in idle:
             tables.connection.close()
+            self._own.pop(id(tables), None)

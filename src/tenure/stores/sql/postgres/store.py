@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
@@ -69,6 +70,11 @@ _INHERITED: "list[_Open]" = []
 """What a forked child got from its parent: the connections are the parent's."""
 
 
+def runs_on_loops(server: Server, pool: Pool | None) -> bool:
+    """Whether calls may run on event loops: on connections of our own, where loops can watch their sockets."""
+    return pool is None and not server.pooled and sys.platform != "win32"
+
+
 class PostgresStore(ModelStore):
     """Keeps jobs in one schema of a PostgreSQL database. Opening is lazy; a forked child opens connections of its own.
 
@@ -112,7 +118,7 @@ class PostgresStore(ModelStore):
             multi_host=True,
             exact_depth=False,
             snapshot_reads=True,
-            enqueues_ahead=1 if self._pool is not None or self._server.pooled else ENQUEUES_AHEAD,
+            enqueues_ahead=ENQUEUES_AHEAD if runs_on_loops(self._server, self._pool) else 1,
         )
 
     @staticmethod
@@ -287,7 +293,7 @@ class _Open:
         self.in_order = ThreadPoolExecutor(1, "tenure-postgres-in-order")
         self.wake = Wake(server, hints.tell)
         self._lock = threading.Lock()
-        self._on_loops = pool is None and not server.pooled
+        self._on_loops = runs_on_loops(server, pool)
         self._loops: dict[asyncio.AbstractEventLoop, LoopConnections] = {}
 
     async def on_loop(self, what: Callable[..., T], *values: Any) -> T:

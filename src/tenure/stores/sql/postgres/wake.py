@@ -75,8 +75,8 @@ class Wake:
         self._server = server
         self.channel = channel(server)
         self._tell = tell
-        self.own: set[int] = set()
-        """Processes of the server that tell for this process: what they say is known here."""
+        self.own: dict[int, int] = {}
+        """Connection → process of the server that tells for this one: what they say is known here."""
         self._lock = threading.Lock()
         self._topics: set[str] = set()
         self._thread: threading.Thread | None = None
@@ -170,7 +170,8 @@ class Wake:
                 return
 
     def _pass_on(self, heard: list[Notify], own: int) -> None:
-        others = [notify for notify in heard if notify.pid != own and notify.pid not in self.own]
+        ours = {own, *list(self.own.values())}
+        others = [notify for notify in heard if notify.pid not in ours]
         topics = {topic for notify in others for topic in notify.payload.split("\n")}
         heard.clear()
         if topics:
