@@ -416,7 +416,8 @@ async def test_progress_is_seen_and_sent_at_most_twice_a_second(app: Tenure, bet
         await happened(app, "progress", progress=0.75)
         assert (await handle.get()).progress == Progress(0.75, "step 99")
         sent = [one.progress for batch in between.of("renew") for one in batch if isinstance(one, Renewal)]
-        assert len(sent) == 2, "a hundred reports are one"
+        assert len(sent) in (2, 3), "a hundred reports are one, or two if some had left before the last came"
+        assert sent[-1] == Progress(0.75, "step 99")
         go.set()
 
 
