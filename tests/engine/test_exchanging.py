@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from tenure import Tenure
+from tenure.domain.calls import Claimed, Cursor
+from tenure.engine.worker.clock import boottime
 from tenure.engine.worker.hand import HALVED
 from tests.engine.kit import Between
 
@@ -37,3 +39,42 @@ async def test_where_there_is_much_to_do_a_second_call_goes_beside_the_first(
         request.claim_id for verb, args in between.calls if verb in ("claim", "exchange") for request in args[-1:]
     ]
     assert len(set(claims)) == len(claims)
+
+
+@pytest.mark.parametrize("queues", [["default"], {"default": HALVED}], ids=["slots for all", "slots of its own"])
+async def test_two_claims_at_once_ask_for_no_more_than_there_are_slots(
+    app: Tenure, between: Between, queues: list[str] | dict[str, int]
+) -> None:
+    ran, all_ran, go = 0, asyncio.Event(), asyncio.Event()
+
+    @app.job
+    async def work() -> None:
+        nonlocal ran
+        ran += 1
+        if ran == HALVED:
+            all_ran.set()
+        await go.wait()
+
+    await app.enqueue_many([work.build() for _ in range(3 * HALVED)])
+    async with app.worker(queues, concurrency=HALVED) as worker:
+        await all_ran.wait()
+        assert sum(request.n for request in between.of("claim")) == HALVED
+        go.set()
+        await worker.idle()
+    assert ran == 3 * HALVED
+
+
+async def test_a_worker_isnt_idle_while_another_call_is_on_its_way(app: Tenure) -> None:
+    """It may bring jobs, or settle the last ones."""
+    async with app.worker(["default"]) as worker:
+        await worker.idle()
+        assert worker._parts is not None
+        exchanger = worker._parts.exchanger
+        request = exchanger._request(Cursor())
+        assert request is not None
+        nothing = Claimed((), Cursor(), 0)
+        exchanger.idle.clear()
+        turns, exchanger._turns = exchanger._turns, [asyncio.create_task(asyncio.sleep(0)) for _ in range(2)]
+        exchanger._got(request, nothing, boottime())
+        exchanger._turns = turns
+        assert not exchanger.idle.is_set()

@@ -86,6 +86,8 @@ class Exchanger:
         self._due_at = 0.0
         self._poll = terms.poll[0]
         self._turns: list[asyncio.Task[None]] = []
+        self._asked = 0
+        """Jobs that claims on their way may bring."""
         self._plenty = False
         """Whether the last claim got as many as it asked for."""
         self._forks = forks()
@@ -167,13 +169,20 @@ class Exchanger:
             return bool(self._ended) or self._may_claim()
         if len(self._turns) == AT_ONCE:
             return False
-        return len(self._ended) >= MUCH or (self._plenty and self._has_room() and self._hands.free >= MUCH)
+        return len(self._ended) >= MUCH or (self._plenty and self._has_room() and self._free >= MUCH)
 
     def _may_claim(self) -> bool:
         return self._has_room() and (self._due or boottime() >= self._due_at)
 
     def _has_room(self) -> bool:
-        return self._claiming and bool(self._hands.free) and bool(self._hands.room())
+        return self._claiming and self._free > 0 and bool(self._hands.room())
+
+    @property
+    def _free(self) -> int:
+        """How many more jobs may be asked for. Where a queue has slots of its own, one claim at a time: another can't
+        know which of them it takes.
+        """
+        return 0 if self._asked and self._hands.by_queue else self._hands.free - self._asked
 
     async def _counted(self) -> None:
         try:
@@ -186,15 +195,17 @@ class Exchanger:
         leave_if_forked(self._forks)
         batch = [self._ended.popleft() for _ in range(min(len(self._ended), BATCH))]
         cursor = self._cursors.pop()
+        request = self._request(cursor)
         try:
-            request = self._request(cursor)
             if request is not None:
                 self._due = self._asked_idle = False  # whoever asks from here on asks for the next one
+                self._asked += request.n
             batch, sent, settled, claimed = await self._call(batch, request)
             if isinstance(claimed, Claimed):
                 cursor = claimed.cursor
         finally:
             self._cursors.append(cursor)
+            self._asked -= 0 if request is None else request.n
         for ended, reply in zip(batch, settled, strict=True):
             self._answered(ended, reply)
         if request is not None:
@@ -208,7 +219,7 @@ class Exchanger:
             claim_id=os.urandom(16),
             worker=terms.worker,
             queues=self._hands.room(),
-            n=min(self._hands.free, self._hands.at_once),
+            n=min(self._free, self._hands.at_once),
             ttl=terms.ttl,
             grace=terms.grace,
             cursor=cursor,
@@ -295,6 +306,8 @@ class Exchanger:
             self._due = True
         if claimed.jobs or self._hands or self._ended:
             self.idle.clear()
+        elif len(self._turns) > 1:
+            self._due = True  # the other call may bring jobs, or isn't settled yet: look again after it
         elif not self._asked_idle:
             self.idle.set()
 

@@ -156,6 +156,8 @@ class Hands:
         self.at_once = concurrency if concurrency < HALVED else concurrency // 2
         """How many one claim takes."""
         self._queues = queues
+        self.by_queue = any(most is not None for most in queues.values())
+        """Whether a queue has slots of its own."""
         self._held: dict[Hand, None] = {}
         self._by_queue: defaultdict[str, int] = defaultdict(int)
         self.empty = asyncio.Event()
