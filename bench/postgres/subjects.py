@@ -151,7 +151,7 @@ TENURE = Subject(
     drains=40_000,
     ones=2_000,
     settled="SELECT NOT EXISTS (SELECT 1 FROM tenure.ready) AND NOT EXISTS (SELECT 1 FROM tenure.running)",
-    concurrency=500,
+    concurrency=1_000,
     supervised=True,
     peer="tenure",
 )

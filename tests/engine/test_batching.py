@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from tenure import InvalidValue, OutcomeUnknown, Tenure
@@ -218,6 +219,40 @@ async def test_nothing_of_many_jobs_leaves_if_one_of_them_is_wrong(app: Tenure, 
     with pytest.raises(InvalidValue):
         await app.enqueue_many(calls)
     assert sizes(between) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"priority": 7}, {"delay": 60}, {"labels": {"a": "b"}}, {"expires": 60}, {"max_attempts": 9}],
+    ids=lambda options: next(iter(options), "none"),
+)
+async def test_many_jobs_of_one_kind_are_as_if_each_had_been_enqueued_alone(
+    app: Tenure, add: Any, options: dict[str, Any]
+) -> None:
+    """But for what tells any two jobs apart."""
+
+    def shown(job: Any) -> dict[str, Any]:
+        found = msgspec.structs.asdict(job)
+        for name in ("id", "payload", "enqueued_at"):
+            del found[name]
+        return {**found, "run_at": job.run_at - job.enqueued_at}
+
+    ways = add.options(**options)
+    alone = await ways.enqueue(0)
+    handles = await app.enqueue_many([ways.build(n) for n in range(client.FLUSH_JOBS + 1)])
+    expected = shown(await alone.get())
+    for n in (0, 500, client.FLUSH_JOBS):
+        job = await handles[n].get()
+        assert job.payload["n"] == n
+        assert shown(job) == expected
+
+
+async def test_of_many_jobs_with_one_key_the_first_is_created(app: Tenure, add: Any) -> None:
+    keyed = add.options(key="one")
+    handles = await app.enqueue_many([keyed.build(5) for _ in range(client.FLUSH_JOBS + 1)])
+    assert [handle.created for handle in handles] == [True] + [False] * client.FLUSH_JOBS
+    assert {handle.id for handle in handles} == {handles[0].id}
+    assert await numbers(app) == [5]
 
 
 async def test_a_caller_that_is_cancelled_while_it_sends_itself_leaves_its_job(

@@ -6,7 +6,8 @@ import pytest
 
 from tenure import Tenure
 from tenure.domain.calls import Claimed, Cursor
-from tenure.engine.worker.clock import boottime
+from tenure.domain.states import State
+from tenure.engine.worker.exchanger import SOME
 from tenure.engine.worker.hand import HALVED
 from tests.engine.kit import Between
 
@@ -75,6 +76,39 @@ async def test_a_worker_isnt_idle_while_another_call_is_on_its_way(app: Tenure) 
         nothing = Claimed((), Cursor(), 0)
         exchanger.idle.clear()
         turns, exchanger._turns = exchanger._turns, [asyncio.create_task(asyncio.sleep(0)) for _ in range(2)]
-        exchanger._got(request, nothing, boottime())
+        exchanger._got(request, nothing)
         exchanger._turns = turns
         assert not exchanger.idle.is_set()
+
+
+async def test_some_jobs_of_a_claim_begin_before_the_rest_is_taken(app: Tenure) -> None:
+    """So that another call can go on between them."""
+    in_hand: list[int] = []
+
+    @app.job
+    async def work() -> None:
+        if worker._parts is not None:
+            in_hand.append(len(worker._parts.hands))
+
+    await app.enqueue_many([work.build() for _ in range(3 * SOME)])
+    async with app.worker(concurrency=4 * SOME) as worker:
+        await worker.idle()
+    assert len(in_hand) == 3 * SOME
+    assert in_hand[0] == SOME
+
+
+async def test_what_a_stopped_worker_has_claimed_and_not_begun_is_given_back(app: Tenure) -> None:
+    ran = 0
+
+    @app.job
+    async def work() -> None:
+        nonlocal ran
+        ran += 1
+        worker.stop()
+
+    handles = await app.enqueue_many([work.build() for _ in range(20 * SOME)])
+    worker = app.worker(concurrency=20 * SOME)
+    await asyncio.wait_for(worker.run(), 30)
+    states = [(await handle.get()).state for handle in handles]
+    assert states.count(State.SUCCEEDED) == ran
+    assert 0 < states.count(State.PENDING) == len(handles) - ran

@@ -20,7 +20,7 @@ from tenure.domain.job import Progress, Token
 from tenure.domain.states import State
 from tenure.engine.worker.supervisor.child import ChildOptions
 from tenure.engine.worker.supervisor.supervisor import Child, Held, Supervisor
-from tenure.engine.worker.supervisor.wire import Deadlines, Took
+from tenure.engine.worker.supervisor.wire import Deadlines, Terms
 from tests.engine import supervised_app as jobs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -423,7 +423,8 @@ def test_a_renewal_that_breaks_costs_no_other(child: Child, error: Exception, ke
     async def main() -> None:
         supervisor = Supervisor(ChildOptions(target=TARGET, name="w", slots=8))
         token = Token("acme", "01900000-0000-7000-8000-000000000001", 1, b"s")
-        held = Held(Took(0, 1, token, "work", 60, 0, 1e9, 1_000, 1, jobs.NOW))
+        terms = Terms(token.tenant, token.lease_seq, token.secret, "work", 60, 0, 1e9, 1_000, 1, jobs.NOW)
+        held = Held(terms, 0, 1, token.job_id)
         held.progress = said = Progress(0.5, "half")
         await supervisor._renew(cast(Any, Broken()), [(child, held)])
         assert held.progress is (said if kept else None)

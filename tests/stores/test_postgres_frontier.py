@@ -434,3 +434,32 @@ def test_frontiers_are_kept_when_they_pay(patience: int | None, entries: int, ke
     frontiers = Frontiers(patience)
     frontiers.looked(entries)
     assert (frontiers.lend(["mail"], 0.0) is not None) == kept
+
+
+def test_pages_of_entries_that_are_known_to_be_dead_count_too(postgres_url: str) -> None:
+    """Each claim meets those that the last one took; all others are only walked past."""
+
+    async def main() -> bool:
+        factory = PostgresFactory(postgres_url, patience=1_000)
+        store = await factory.create(ManualClock())
+        assert isinstance(store, PostgresStore)
+        try:
+            with store._server.connect() as connection:
+                table = f'"{store._server.schema}".ready'
+                connection.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)".encode())
+            ids = [f"01900000-0000-7000-8000-{number:012x}" for number in range(6_000)]
+            for start in range(0, len(ids), 1_000):
+                await store.enqueue(
+                    [
+                        NewJob(tenant="a", id=id, queue="mail", job_type="send", payload=b"{}")
+                        for id in ids[start : start + 1_000]
+                    ]
+                )
+            for number in range(60):
+                request = Claim(claim_id=number.to_bytes(16), worker="w", queues=(("mail", None),), n=100)
+                assert isinstance(await store.claim(request), Claimed)
+            return store._opened().place.frontiers.lend(["mail"], 0.0) is not None
+        finally:
+            await factory.destroy(store)
+
+    assert asyncio.run(main())

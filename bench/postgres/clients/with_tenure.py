@@ -8,7 +8,7 @@ from bench.postgres.clients.shell import Client, main
 from bench.postgres.clients.tenure_jobs import app, noop
 
 CONCURRENCY = int(os.environ["BENCH_CONCURRENCY"])
-AT_ONCE = 10_000
+AT_ONCE = 50_000
 
 
 class TenureClient(Client):

@@ -5,8 +5,9 @@ in hand it took a third of a claim's time.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
+from typing import overload
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -128,6 +129,42 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         force_setattr(other, "id", id)
         force_setattr(other, "payload", names.size("payload", payload, names.MAX_PAYLOAD))
         return other
+
+
+class Alike(Sequence[NewJob]):
+    """New jobs that differ in id and payload alone, and whose ids all differ. They are made when somebody looks."""
+
+    def __init__(self, kind: NewJob, ids: list[str], payloads: list[bytes]) -> None:
+        if max(map(len, payloads), default=0) > names.MAX_PAYLOAD:
+            for payload in payloads:
+                names.size("payload", payload, names.MAX_PAYLOAD)
+        self.kind = kind
+        """One like them: its id and payload say nothing."""
+        self.ids = ids
+        self.payloads = payloads
+        self._jobs: list[NewJob] | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, at: int) -> NewJob: ...
+    @overload
+    def __getitem__(self, at: slice) -> "Alike": ...
+    def __getitem__(self, at: int | slice) -> "NewJob | Alike":
+        if isinstance(at, slice):
+            return Alike(self.kind, self.ids[at], self.payloads[at])
+        return self._all[at]
+
+    def __iter__(self) -> Iterator[NewJob]:
+        return iter(self._all)
+
+    @property
+    def _all(self) -> list[NewJob]:
+        if self._jobs is None:
+            like = self.kind.like
+            self._jobs = [like(id, payload) for id, payload in zip(self.ids, self.payloads, strict=True)]
+        return self._jobs
 
 
 def fingerprint(job_type: str, codec: str, payload: bytes, queue: str) -> bytes:

@@ -21,7 +21,7 @@ from tenure.engine.definition import Call, Definition, Jobs
 from tenure.engine.feed import Events
 from tenure.engine.filters import Where
 from tenure.engine.hooks import Hooks, Listener, Middleware
-from tenure.engine.ids import uuid7
+from tenure.engine.ids import uuid7, uuid7s
 from tenure.engine.listing import Listing
 from tenure.engine.queue import Queue, TenantSettings
 from tenure.engine.settings import Settings, settings_from
@@ -170,6 +170,10 @@ class Tenure(Jobs, Surface):
     def new_id(self) -> str:
         """A new job's id."""
         return uuid7()
+
+    def new_ids(self, count: int) -> list[str]:
+        """The ids of so many new jobs."""
+        return uuid7s(count)
 
     # Tenants
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tenure.domain.calls import Enqueued
 from tenure.domain.errors import OutcomeUnknown, Refused, StoreError
-from tenure.domain.job import NewJob
+from tenure.domain.job import Alike, NewJob
 from tenure.domain.names import MAX_BATCH
 from tenure.domain.store import Store
 from tenure.stores.inside import inside_at
@@ -32,7 +32,7 @@ class Sending:
 
     def __init__(self, jobs: Sequence[NewJob]) -> None:
         self.jobs = jobs
-        self.size = sum(len(job.payload) for job in jobs)
+        self.size = sum(_sizes(jobs))
         self.replies: asyncio.Future[list[Reply]] = asyncio.get_running_loop().create_future()
 
     def fail(self, error: BaseException) -> None:
@@ -172,7 +172,7 @@ class Enqueuer:
     async def _send(self, batch: list[Sending]) -> None:
         """One call for all. A batch that breaks for its data is halved until whoever broke it is alone."""
         try:
-            replies = await persist(self.store, [job for sending in batch for job in sending.jobs])
+            replies = await persist(self.store, batch[0].jobs if len(batch) == 1 else _joined(batch))
         except StoreError:
             raise
         except Exception:
@@ -194,14 +194,27 @@ class Enqueuer:
             start = end
 
 
+def _joined(batch: list[Sending]) -> list[NewJob]:
+    return [job for sending in batch for job in sending.jobs]
+
+
+def _sizes(jobs: Sequence[NewJob]) -> list[int]:
+    """How large each one's payload is."""
+    return list(map(len, jobs.payloads)) if isinstance(jobs, Alike) else [len(job.payload) for job in jobs]
+
+
 def _parts(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
     """A caller's jobs in order, as many at a time as one flush may carry."""
-    start = size = 0
-    for end, job in enumerate(jobs):
-        if end > start and (end - start == FLUSH_JOBS or size + len(job.payload) > FLUSH_BYTES):
+    sizes = _sizes(jobs)
+    if 0 < len(jobs) <= FLUSH_JOBS and sum(sizes) <= FLUSH_BYTES:
+        yield jobs
+        return
+    start = total = 0
+    for end, size in enumerate(sizes):
+        if end > start and (end - start == FLUSH_JOBS or total + size > FLUSH_BYTES):
             yield jobs[start:end]
-            start, size = end, 0
-        size += len(job.payload)
+            start, total = end, 0
+        total += size
     if start < len(jobs):
         yield jobs[start:]
 

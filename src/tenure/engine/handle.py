@@ -80,19 +80,14 @@ class CancelResult(msgspec.Struct, frozen=True):
 CancelMode = Literal["now", "request"]
 
 
-class Handle(Generic[R]):
+class Handle(msgspec.Struct, Generic[R], eq=False, gc=False):
     """A job that was enqueued, or is known by its id."""
 
-    __slots__ = ("_definition", "_home", "created", "id")
-
-    def __init__(
-        self, home: "Surface", id: str, definition: "Definition[Any, R] | None" = None, created: bool = True
-    ) -> None:
-        self._home = home
-        self._definition = definition
-        self.id = id
-        self.created = created
-        """False: the key was taken, and this is the job that holds it."""
+    _home: "Surface"
+    id: str
+    _definition: "Definition[Any, R] | None" = None
+    created: bool = True
+    """False: the key was taken, and this is the job that holds it."""
 
     @property
     def tenant(self) -> str:

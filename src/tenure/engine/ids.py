@@ -31,6 +31,24 @@ def uuid7() -> str:
         return f"{_stamp[1]}-7{_last & 0xFFF:03x}-{_VARIANT[first]}{chance[:3]}-{chance[3:]}"
 
 
+def uuid7s(count: int) -> list[str]:
+    """So many at once, in less than half the time."""
+    global _last
+    with _lock:
+        first = max(_last + 1, time.time_ns() // 1_000_000 << 12)
+        _last = first + count - 1
+    chances = os.urandom(count * _DIGITS // 2).hex()
+    found: list[str] = []
+    known, stamp = -1, ""
+    for number, at in zip(range(first, first + count), range(0, count * _DIGITS, _DIGITS), strict=True):
+        milliseconds = number >> 12
+        if milliseconds != known:
+            known, stamp = milliseconds, f"{milliseconds >> 16:08x}-{milliseconds & 0xFFFF:04x}-7"
+        chance = chances[at : at + _DIGITS]
+        found.append(f"{stamp}{number & 0xFFF:03x}-{_VARIANT[chance[0]]}{chance[1:4]}-{chance[4:]}")
+    return found
+
+
 def _forget() -> None:
     """A forked child must not give out its parent's random bytes."""
     global _random, _used, _lock

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
-from msgspec.structs import astuple
+from msgspec.structs import asdict
 
 from tenure.codecs import Codec
 from tenure.domain.errors import InvalidValue
@@ -127,9 +127,10 @@ class HandlerSignature:
 
     def decode(self, body: bytes, codec: Codec) -> dict[str, Any]:
         """The arguments of a payload, typed."""
-        decoded = self._decoded(body, codec)
-        found = zip(decoded.__struct_fields__, astuple(decoded), strict=True)
-        return {name: value for name, value in found if value is not UNSET}
+        found = asdict(self._decoded(body, codec))
+        if any(value is UNSET for value in found.values()):
+            return {name: value for name, value in found.items() if value is not UNSET}
+        return found
 
     def _decoded(self, body: bytes, codec: Codec) -> msgspec.Struct:
         try:

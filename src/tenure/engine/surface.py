@@ -18,7 +18,7 @@ from tenure.domain.calls import (
     Reschedule,
 )
 from tenure.domain.errors import EnqueueFailed, InvalidValue, NotReady, Refused
-from tenure.domain.job import NewJob, Spec
+from tenure.domain.job import Alike, NewJob, Spec
 from tenure.domain.names import tenant_name
 from tenure.domain.states import Disposition, State
 from tenure.domain.store import Store
@@ -113,15 +113,23 @@ class Surface:
     async def _put_in_parts(self, calls: Sequence[Call[R]], homes: "list[Surface]") -> list[Enqueued | Refused]:
         """Many jobs: while the first are on their way the next are made. What can be refused is before any leaves."""
         _connection_of([call.options for call in calls])
-        app = self._app
-        made = [call.checked(app, home.tenant_name) for call, home in zip(calls, homes, strict=True)]
+        enqueuer = await self._app.enqueuer()
+        parts = [slice(start, start + FLUSH_JOBS) for start in range(0, len(calls), FLUSH_JOBS)]
+        kind = self._kind_of(calls, homes)
+        if kind is None:
+            jobs = [call.new_job(self._app, home.tenant_name) for call, home in zip(calls, homes, strict=True)]
+            return await enqueuer.enqueue_parts(jobs[part] for part in parts)
+        encode, codec = calls[0].definition.signature.encode, self._app.codecs.get(kind.codec)
+        payloads = [encode(call.arguments, codec) for call in calls]
+        cut = (payloads[part] for part in parts)
+        return await enqueuer.enqueue_parts(Alike(kind, self._app.new_ids(len(some)), some) for some in cut)
 
-        def part(start: int) -> list[NewJob]:
-            some = slice(start, start + FLUSH_JOBS)
-            found = zip(calls[some], homes[some], made[some], strict=True)
-            return [call.finished(app, home.tenant_name, one) for call, home, one in found]
-
-        return await (await app.enqueuer()).enqueue_parts(map(part, range(0, len(calls), FLUSH_JOBS)))
+    def _kind_of(self, calls: Sequence[Call[R]], homes: "list[Surface]") -> NewJob | None:
+        """The kind that all calls are of, if they are of one."""
+        first, home = calls[0], homes[0]
+        if all(call.built_like(first) for call in calls) and all(one is home for one in homes):
+            return first.kind(self._app, home.tenant_name)
+        return None
 
     async def _put_in(self, options: Sequence[Options], jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
         connection = _connection_of(options)

@@ -271,8 +271,8 @@ class _Parts:
             return
         hand.context = Context(self._app, claimed, self._state, hand.note)
         self.hands.add(hand)
-        leases.added(hand)
         self._wheel.add(hand)
+        leases.added(hand)
         hand.task = self._loop.create_task(self._run(hand))
 
     def _give_back(self, claimed: ClaimedJob, release: Release) -> None:
@@ -301,16 +301,16 @@ class _Parts:
 
     def _answered(self, ended: Ended, reply: Settled | Refused) -> None:
         hand, hooks = ended.hand, self._app.hooks
-        if hand is not None and isinstance(ended.settle.outcome, Succeed) and isinstance(reply, ABOUT_CARRIED):
-            self.exchanger.settle(ended._replace(settle=Settle(hand.token, self._runner.refused(hand, reply))))
+        refused = reply if isinstance(reply, Refused) else None
+        if hand is not None and isinstance(refused, ABOUT_CARRIED) and isinstance(ended.settle.outcome, Succeed):
+            self.exchanger.settle(ended._replace(settle=Settle(hand.token, self._runner.refused(hand, refused))))
             return
         if hand is not None:
             self._leases.removed(hand)
-        if isinstance(reply, Refused) and (hand is None or hand.ending is not Ending.CANCELLED):
-            log.warning("the outcome of job %s was refused: %s", ended.settle.token.job_id, reply)
-        hook = Hook.JOB_REFUSED if isinstance(reply, Refused) else Hook.JOB_SETTLED
+        if refused is not None and (hand is None or hand.ending is not Ending.CANCELLED):
+            log.warning("the outcome of job %s was refused: %s", ended.settle.token.job_id, refused)
+        hook = Hook.JOB_SETTLED if refused is None else Hook.JOB_REFUSED
         if hand is not None and hooks.heard(hook):
-            refused = reply if isinstance(reply, Refused) else None
             told = self._told(hook, hand, outcome=ended.settle.outcome, refused=refused)
             task = asyncio.create_task(hooks.tell(told))
             self._telling.add(task)

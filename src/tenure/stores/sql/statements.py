@@ -12,11 +12,12 @@ After `@keys`, `@find(tenure.slot AS s: s.id = want.id)` joins what is found for
 in the order written, PostgreSQL from behind OFFSET 0. Left to itself it would begin with a table that statistics call
 empty, and read all of it, dead rows too.
 
-Three words are PostgreSQL's only; two of them are explained where they are used (`postgres/frontier.py`):
+Four words are PostgreSQL's only; three of them are explained where they are used (`postgres/frontier.py`):
 
     run_at <= @now($3)                          the time that is given, or the transaction's own
     WITH @moment($1, $2)                        what is visible now, and was in a snapshot before
     FROM @news(tenure.ready: queue, seq) AS r   the rows that are new since
+    SELECT @walked(tenure.ready_pkey)           how much of indexes the transaction has read, in entries
 """
 
 import re
@@ -31,6 +32,7 @@ _FIND = re.compile(r"@find\((\S+) AS (\w+): ([^)]*)\)")
 _MOMENT = re.compile(r"@moment\((\$\d+), (\$\d+)\)")
 _NOW = re.compile(r"@now\((\$\d+)\)")
 _NEWS = re.compile(r"@news\((\S+): ([^)]*)\)")
+_WALKED = re.compile(r"@walked\(([^)]*)\)")
 
 _MOMENT_SQL = r"""moment AS MATERIALIZED (
     SELECT now, before, ARRAY(
@@ -46,6 +48,12 @@ _NEWS_SQL = r"""(
     UNION ALL SELECT \2 FROM \1 WHERE xid = ANY ((SELECT ended FROM moment)::xid8[])
     OFFSET 0
 )"""
+_WALKED_SQL = (
+    "pg_stat_get_xact_tuples_returned({0}) "
+    "+ 32 * (pg_stat_get_xact_blocks_fetched({0}) - 3 * pg_stat_get_xact_numscans({0}))"
+)
+"""Entries that are known to be dead aren't returned, but their pages are read: each takes as long as 32 entries do that
+aren't known to be. A look-up reads three pages or fewer, unless there are millions of entries."""
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -93,11 +101,16 @@ def sqlite(text: str) -> Statement:
     return Statement(re.sub(r"\$(\d+)", r"?\1", text))
 
 
+def _walked(indexes: list[str]) -> str:
+    return " + ".join(_WALKED_SQL.format(f"'{index}'::regclass") for index in indexes)
+
+
 def postgres(schema: str) -> Dialect:
     """Many keys or rows are one array for each column."""
 
     def dialect(text: str) -> Statement:
         text = _NOW.sub(_NOW_SQL, _NEWS.sub(_NEWS_SQL, _MOMENT.sub(_MOMENT_SQL, text)))
+        text = _WALKED.sub(lambda found: _walked(found[1].split(", ")), text)
         text = _FIND.sub(r"CROSS JOIN LATERAL (SELECT * FROM \1 AS \2 WHERE \3 OFFSET 0) AS \2", text)
         found = _MANY.search(text)
         columns = [] if found is None else _columns(found[2])

@@ -16,6 +16,7 @@ from tenure.engine.worker.supervisor.wire import (
     Message,
     Said,
     SharedDeadline,
+    Terms,
     Told,
     Took,
     frame,
@@ -36,6 +37,8 @@ class Link:
         self._free = list(range(deadlines.slots))
         self._hands: dict[int, Hand] = {}
         self._outbox: list[Message] = [hello]
+        self._took: Took | None = None
+        """The last in the outbox, if more leases may join it."""
         self._done: list[int] = []
         """Leases that have ended: told together, after everything else."""
         self._writer: asyncio.StreamWriter | None = None
@@ -62,12 +65,12 @@ class Link:
         slot, generation = self._free.pop() if self._free else -1, next(self._generations)
         self._hands[generation] = hand
         hand.shared_deadline = SharedDeadline(self._deadlines, slot, generation)
-        job = hand.claimed.job
+        job, token = hand.claimed.job, hand.token
         spec = job.spec
-        took = Took(
-            slot,
-            generation,
-            hand.token,
+        terms = Terms(
+            token.tenant,
+            token.lease_seq,
+            token.secret,
             spec.job_type,
             hand.ttl_seconds,
             hand.renew_at,
@@ -76,7 +79,10 @@ class Link:
             job.attempt,
             spec.retry,
         )
-        self._outbox.append(took)
+        if self._took is None or terms != self._took.terms:
+            self._took = Took(terms, [])
+            self._outbox.append(self._took)
+        self._took.leases.append((slot, generation, token.job_id))
         self._flush_soon()
 
     def removed(self, hand: Hand) -> None:
@@ -111,7 +117,7 @@ class Link:
             asyncio.get_running_loop().call_soon(self._flush)
 
     def _flush(self) -> None:
-        self._flushing = False
+        self._flushing, self._took = False, None
         if self._done:
             self._outbox.append(Done(self._done))
             self._done = []

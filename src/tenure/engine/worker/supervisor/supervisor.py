@@ -14,14 +14,25 @@ import msgspec
 
 from tenure.domain.calls import Outcome, Release, Renewal, Renewed, Retry, Settle
 from tenure.domain.errors import JobCancelled, Refused, StoreError
-from tenure.domain.job import Failure, Progress
+from tenure.domain.job import Failure, Progress, Token
 from tenure.domain.names import MAX_BATCH
 from tenure.domain.store import Store
 from tenure.engine.importing import PATH, environment
 from tenure.engine.worker.clock import boottime
 from tenure.engine.worker.hand import Ending
 from tenure.engine.worker.supervisor.child import MISUSED, ChildOptions
-from tenure.engine.worker.supervisor.wire import Deadlines, Done, Hello, Message, Said, Told, Took, frame, read_frame
+from tenure.engine.worker.supervisor.wire import (
+    Deadlines,
+    Done,
+    Hello,
+    Message,
+    Said,
+    Terms,
+    Told,
+    Took,
+    frame,
+    read_frame,
+)
 from tenure.stores.opening import open_store
 
 RESTART_SECONDS = (0.1, 30.0)
@@ -39,14 +50,23 @@ log = logging.getLogger("tenure.supervisor")
 class Held:
     """A lease that a child has in hand."""
 
-    def __init__(self, took: Took) -> None:
-        self.took = took
-        self.renew_at = took.renew_at
+    __slots__ = ("generation", "job_id", "progress", "progress_at", "renew_at", "slot", "terms", "told")
+
+    def __init__(self, terms: Terms, slot: int, generation: int, job_id: str) -> None:
+        self.terms = terms
+        self.slot = slot
+        self.generation = generation
+        self.job_id = job_id
+        self.renew_at = terms.renew_at
         self.progress: Progress | None = None
         self.progress_at = 0.0
         """When the next progress may be sent."""
         self.told: tuple[Ending, float] | None = None
         """What its handler was told, and when."""
+
+    @property
+    def token(self) -> Token:
+        return Token(self.terms.tenant, self.job_id, self.terms.lease_seq, self.terms.secret)
 
     @property
     def kept(self) -> bool:
@@ -81,8 +101,9 @@ class Child:
     def _note(self, message: Message, heard: "Supervisor") -> None:
         match message:
             case Took():
-                self.held[message.generation] = Held(message)
-                heard.look()
+                for slot, generation, job_id in message.leases:
+                    self.held[generation] = Held(message.terms, slot, generation, job_id)
+                heard.look(message.terms.renew_at)
             case Done():
                 for generation in message.generations:
                     self.held.pop(generation, None)
@@ -97,7 +118,7 @@ class Child:
     def tell(self, held: Held, ending: Ending, *, cancel: bool) -> None:
         held.told = (ending, boottime())
         if self._writer is not None and not self._writer.is_closing():
-            self._writer.write(frame([Told(held.took.generation, ending.value, cancel)]))
+            self._writer.write(frame([Told(held.generation, ending.value, cancel)]))
 
     def terminate(self) -> None:
         """Tells it to stop; told again, it stops at once."""
@@ -112,7 +133,7 @@ class Child:
     def kill(self, held: Held, ending: Ending) -> None:
         """Ends it for one job that wouldn't."""
         if self.guilty is None:
-            self.guilty = (held.took.generation, ending)
+            self.guilty = (held.generation, ending)
             with suppress(ProcessLookupError):
                 self.process.kill()
 
@@ -130,6 +151,8 @@ class Supervisor:
         self._children: set[Child] = set()
         self._store: Store | None = None
         self._wake = asyncio.Event()
+        self._next = float("inf")
+        """When leases are looked at next, while nothing wakes the supervisor."""
         self._stopping = asyncio.Event()
         self._signals = 0
         self._code = 0
@@ -160,8 +183,10 @@ class Supervisor:
         for child in self._children:
             child.terminate()
 
-    def look(self) -> None:
-        self._wake.set()
+    def look(self, by: float = 0.0) -> None:
+        """Something is to be renewed by then: looks again, unless it will have by itself."""
+        if by < self._next:
+            self._wake.set()
 
     def greeted(self, hello: Hello) -> None:
         self._cancel_grace = hello.cancel_grace
@@ -247,7 +272,7 @@ class Supervisor:
 
     async def _see_to(self, child: Child) -> None:
         """Ends the leases of a process that is gone: nobody has to wait for them to run out."""
-        settles = [Settle(held.took.token, outcome) for held in child.held.values() if (outcome := _left(child, held))]
+        settles = [Settle(held.token, outcome) for held in child.held.values() if (outcome := _left(child, held))]
         log.warning("%d jobs of a worker process that is gone (%s) go on elsewhere", len(settles), _ending(child))
         deadline, wait = boottime() + SETTLE_SECONDS, 0.1
         while settles and self._store is not None and boottime() < deadline:
@@ -273,11 +298,13 @@ class Supervisor:
             upcoming = min(
                 (_due(held, now) for child in self._children for held in child.held.values()), default=now + 5
             )
+            self._next = min(now + 5.0, max(now + 0.01, upcoming))
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), min(5.0, max(0.01, upcoming - now)))
+                await asyncio.wait_for(self._wake.wait(), self._next - now)
+            self._next = float("inf")  # while it looks, whoever comes has it look once more
 
     async def _renew(self, store: Store, due: list[tuple[Child, Held]]) -> None:
-        renewals = [Renewal(held.took.token, held.progress) for _, held in due]
+        renewals = [Renewal(held.token, held.progress) for _, held in due]
         sent = boottime()
         for _, held in due:
             held.progress = None
@@ -286,7 +313,7 @@ class Supervisor:
         except Exception as error:  # whatever it is, a loop that ends would cost every lease
             log.warning("%d leases couldn't be renewed: %s", len(due), error)
             for (_, held), renewal in zip(due, renewals, strict=True):
-                held.renew_at = held.progress_at = sent + min(1.0, held.took.ttl_seconds / 10)
+                held.renew_at = held.progress_at = sent + min(1.0, held.terms.ttl_seconds / 10)
                 if isinstance(error, StoreError):  # else it may be the progress that breaks it
                     held.progress = held.progress or renewal.progress
             return
@@ -295,14 +322,14 @@ class Supervisor:
 
     @staticmethod
     def _note(child: Child, held: Held, reply: Renewed | Refused, sent: float) -> None:
-        took = held.took
+        ttl = held.terms.ttl_seconds
         if isinstance(reply, Refused):
             ending = Ending.CANCELLED if isinstance(reply, JobCancelled) else Ending.LOST
-            if took.generation in child.held:
+            if held.generation in child.held:
                 child.tell(held, ending, cancel=True)
             return
-        child.deadlines.write(took.slot, took.generation, sent + took.ttl_seconds)
-        held.renew_at = sent + took.ttl_seconds / 3
+        child.deadlines.write(held.slot, held.generation, sent + ttl)
+        held.renew_at = sent + ttl / 3
         if reply.cancel_requested and held.told is None:
             child.tell(held, Ending.REQUESTED, cancel=False)
 
@@ -312,7 +339,7 @@ class Supervisor:
             now = boottime()
             for child in self._children:
                 for held in child.held.values():
-                    if now >= held.took.timeout_at + self._cancel_grace:
+                    if now >= held.terms.timeout_at + self._cancel_grace:
                         child.kill(held, Ending.TIMEOUT)
                     elif not held.kept and held.told is not None and now >= held.told[1] + self._cancel_grace:
                         child.kill(held, held.told[0])
@@ -321,21 +348,21 @@ class Supervisor:
 
 def _due(held: Held, now: float) -> float:
     """When a lease is next to be renewed; never again past its job's time, or when its holder was told to end."""
-    if not held.kept or now >= held.took.timeout_at:
+    if not held.kept or now >= held.terms.timeout_at:
         return float("inf")
     return held.renew_at if held.progress is None else min(held.renew_at, held.progress_at)
 
 
 def _left(child: Child, held: Held) -> Outcome | None:
     """What becomes of a job whose process is gone."""
-    took = held.took
+    terms = held.terms
     if child.guilty is None and not child.stopped:
         failure = Failure("Crashed", f"the worker process ended while the job ran ({_ending(child)})")
-        return Retry(failure, took.retry.delay(took.attempt, random.uniform), "crashed")
+        return Retry(failure, terms.retry.delay(terms.attempt, random.uniform), "crashed")
     told = held.told[0] if held.told is not None else None
-    if child.guilty == (took.generation, Ending.TIMEOUT):
-        failure = Failure("Timeout", f"the handler hadn't ended after {took.timeout / 1_000:g} s")
-        return Retry(failure, took.retry.delay(took.attempt, random.uniform), "timeout")
+    if child.guilty == (held.generation, Ending.TIMEOUT):
+        failure = Failure("Timeout", f"the handler hadn't ended after {terms.timeout / 1_000:g} s")
+        return Retry(failure, terms.retry.delay(terms.attempt, random.uniform), "timeout")
     if told is Ending.LOST:
         return None
     if told is Ending.CANCELLED:

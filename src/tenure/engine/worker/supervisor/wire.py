@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from tenure.domain.job import Token
 from tenure.domain.names import Ms
 from tenure.domain.retry import RetryPolicy
 from tenure.engine.worker import frames
@@ -22,12 +21,12 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
     cancel_grace: float
 
 
-class Took(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="took"):
-    """The child has a lease in hand. Times on the clock of `boottime`, which all processes share."""
+class Terms(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What leases of one claim have in common. Times on the clock of `boottime`, which all processes share."""
 
-    slot: int
-    generation: int
-    token: Token
+    tenant: str
+    lease_seq: int
+    secret: bytes
     job_type: str
     ttl_seconds: float
     renew_at: float
@@ -35,6 +34,13 @@ class Took(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="took"):
     timeout: Ms
     attempt: int
     retry: RetryPolicy
+
+
+class Took(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="took"):
+    """The child has leases in hand: of each the slot, the generation and the job."""
+
+    terms: Terms
+    leases: list[tuple[int, int, str]]
 
 
 class Said(msgspec.Struct, frozen=True, array_like=True, tag="said"):

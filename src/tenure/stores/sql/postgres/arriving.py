@@ -10,12 +10,12 @@ Most batches are of one kind: their jobs differ in id, payload and key alone. Wh
 
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from struct import pack
+from struct import Struct, pack
 from typing import Any
 
 from msgspec.structs import astuple
 
-from tenure.domain.job import NewJob, Spec, fingerprinting, key_hash
+from tenure.domain.job import Alike, NewJob, Spec, fingerprinting, key_hash
 from tenure.domain.names import Ms
 from tenure.domain.states import Mode
 from tenure.stores.sql import rows
@@ -31,6 +31,7 @@ _ROOM = [number.to_bytes(8) for number in (SEQ, NOW, EXPIRES)]
 _ID, _FINGERPRINT, _SIZE, _KEY = "\x11" * 36, b"\x12" * 32, 0xFFFF_5EA7, "\x13"
 """What stands in a kind's spec for what its jobs differ in: no name or text has such characters. MessagePack writes the
 size in four bytes, and so is every job's."""
+_NUMBER = Struct(">q").pack
 _NOW_MARK, _DUE_MARK = "\1", "\2"
 """Where the server puts times into a text of events. Neither names nor JSON have such characters."""
 
@@ -56,6 +57,8 @@ def arrive(
     Jobs of one kind take news with them, which reach others as they are committed. `placed` is called once nobody who
     comes later can come before them, if that is known before they are there.
     """
+    if isinstance(jobs, Alike) and jobs.kind.key is None:
+        return _plain(tables, jobs.kind) and _arrive_alike(tables, jobs.kind, jobs, now, news, placed)
     if not jobs or _twice(jobs):
         return False
     alike = _alike(jobs)
@@ -63,7 +66,7 @@ def arrive(
         return False
     if not alike:
         return _arrive_mixed(tables, jobs, now)
-    return _arrive_alike(tables, jobs, now, news, placed)
+    return _arrive_alike(tables, jobs[0], jobs, now, news, placed)
 
 
 def _plain(tables: PostgresTables, job: NewJob) -> bool:
@@ -115,14 +118,21 @@ _SHARED = itemgetter(*(at for at, name in enumerate(NewJob.__struct_fields__) if
 
 
 def _arrive_alike(
-    tables: PostgresTables, jobs: Sequence[NewJob], now: Ms | None, news: News | None, placed: Callable[[], None]
+    tables: PostgresTables,
+    kind: NewJob,
+    jobs: Sequence[NewJob],
+    now: Ms | None,
+    news: News | None,
+    placed: Callable[[], None],
 ) -> bool:
-    parts = _parts(jobs[:1])
+    parts = _parts([kind])
     if len(jobs) == 1 and not parts:
         name, values = "arrive_one", _one_values(jobs[0], tables.config, now)
     elif len(jobs) >= MANY and not parts:
         moment, numbers = tables.row("arrival_numbers", len(jobs), now)
         placed()
+        if not isinstance(jobs, Alike):
+            jobs = Alike(kind, [one.id for one in jobs], [one.payload for one in jobs])
         name, values = "arrive_numbered", _numbered_values(jobs, tables.config, moment, numbers)
     else:
         name, values = "arrive_alike", _alike_values(jobs, tables.config, now)
@@ -136,45 +146,31 @@ def _arrive_alike(
     return bool(row[0])
 
 
-def _numbered_values(jobs: Sequence[NewJob], config: int, now: Ms, numbers: Sequence[int]) -> list[Any]:
-    job = jobs[0]
+def _numbered_values(jobs: Alike, config: int, now: Ms, numbers: Sequence[int]) -> list[Any]:
+    job = jobs.kind
     kind = rows.encode(_spec(job, _ID, _FINGERPRINT, _SIZE, None))
     stamped = kind.replace(_ROOM[1], now.to_bytes(8))
     before_id, before_seq, before_hash, before_size, rest = _split(
         stamped, _ID.encode(), _ROOM[0], _FINGERPRINT, pack(">I", _SIZE)
     )
-    hashed = fingerprinting(job.job_type, job.codec, job.queue)
-    ids = [one.id.encode() for one in jobs]
-    payloads = [one.payload for one in jobs]
+    hashed = fingerprinting(job.job_type, job.codec, job.queue).copy
+    ids = [id.encode() for id in jobs.ids]
     specs = []
-    for id, payload, number in zip(ids, payloads, numbers, strict=True):
-        fingerprint = hashed.copy()
+    for id, payload, number in zip(ids, jobs.payloads, map(_NUMBER, numbers), strict=True):
+        fingerprint = hashed()
         fingerprint.update(payload)
-        specs.append(
-            b"".join(
-                (
-                    before_id,
-                    id,
-                    before_seq,
-                    number.to_bytes(8),
-                    before_hash,
-                    fingerprint.digest(),
-                    before_size,
-                    len(payload).to_bytes(4),
-                    rest,
-                )
-            )
-        )
-    stories = _stories(jobs).replace(_NOW_MARK, str(now)).replace(_DUE_MARK, str(now))
+        digest, size = fingerprint.digest(), len(payload).to_bytes(4)
+        specs.append(b"".join((before_id, id, before_seq, number, before_hash, digest, before_size, size, rest)))
+    stories = _stories(job, jobs.ids, jobs.payloads).replace(_NOW_MARK, str(now)).replace(_DUE_MARK, str(now))
     whose = (config, now, job.tenant, job.queue, job.job_type, job.priority)
-    return [*whose, bigints(numbers), encoded_texts(ids), byteas(specs), byteas(payloads), stories]
+    return [*whose, bigints(numbers), encoded_texts(ids), byteas(specs), byteas(jobs.payloads), stories]
 
 
 def _one_values(job: NewJob, config: int, now: Ms | None) -> list[Any]:
     spec = rows.encode(_spec(job, job.id, job.fingerprint, len(job.payload), None))
     seq_at, now_at, _ = [spec.find(room) + 1 for room in _ROOM]
     whose = (config, now, job.tenant, job.id, job.queue, job.job_type)
-    return [*whose, spec, seq_at, now_at, job.priority, job.payload, _stories([job])]
+    return [*whose, spec, seq_at, now_at, job.priority, job.payload, _stories(job, [job.id], [job.payload])]
 
 
 def _alike_values(jobs: Sequence[NewJob], config: int, now: Ms | None) -> list[Any]:
@@ -184,6 +180,7 @@ def _alike_values(jobs: Sequence[NewJob], config: int, now: Ms | None) -> list[A
         spec, _ID.encode(), _FINGERPRINT, pack(">I", _SIZE), rows.encode(_KEY)
     )
     hashed = fingerprinting(job.job_type, job.codec, job.queue)
+    ids, payloads = [one.id for one in jobs], [one.payload for one in jobs]
     specs, fingerprints = [], []
     for one in jobs:
         fingerprint = hashed.copy()
@@ -207,10 +204,10 @@ def _alike_values(jobs: Sequence[NewJob], config: int, now: Ms | None) -> list[A
         job.delay or 0,
         job.expires,
         *(spec.find(room) + 1 for room in _ROOM),
-        texts([one.id for one in jobs]),
+        texts(ids),
         byteas(specs),
-        byteas([one.payload for one in jobs]),
-        _stories(jobs),
+        byteas(payloads),
+        _stories(job, ids, payloads) if job.key is None else _keyed_stories(jobs),
         texts([one.key for one in jobs]),
         byteas(fingerprints),
         texts(list(job.labels)),
@@ -228,17 +225,22 @@ def _split(text: bytes, *marks: bytes) -> list[bytes]:
     return [*found, text]
 
 
-def _stories(jobs: Sequence[NewJob]) -> str:
-    """The events of all, with marks for the times."""
-    job = jobs[0]
-    begin = f'{{"tenant":"{job.tenant}","kind":"enqueued","at":{_NOW_MARK}'
-    if job.key is not None:
-        return "".join([f"{begin}{_story(one)}{_DUE_MARK}}}\n" for one in jobs])
-    story = _story(job)
-    head, rest = story.split(job.id, 1)
-    middle, tail = rest.split(f'"payload_size":{len(job.payload)}', 1)
-    begin, middle, tail = begin + head, f'{middle}"payload_size":', f"{tail}{_DUE_MARK}}}\n"
-    return "".join([f"{begin}{one.id}{middle}{len(one.payload)}{tail}" for one in jobs])
+def _stories(kind: NewJob, ids: Sequence[str], payloads: Sequence[bytes]) -> str:
+    """The events of jobs without keys, with marks for the times."""
+    head, rest = _story(kind).split(kind.id, 1)
+    middle, tail = rest.split(f'"payload_size":{len(kind.payload)}', 1)
+    begin, middle, tail = _begin(kind) + head, f'{middle}"payload_size":', f"{tail}{_DUE_MARK}}}\n"
+    told = [f"{begin}{id}{middle}{len(payload)}{tail}" for id, payload in zip(ids, payloads, strict=True)]
+    return "".join(told)
+
+
+def _keyed_stories(jobs: Sequence[NewJob]) -> str:
+    begin = _begin(jobs[0])
+    return "".join([f"{begin}{_story(job)}{_DUE_MARK}}}\n" for job in jobs])
+
+
+def _begin(job: NewJob) -> str:
+    return f'{{"tenant":"{job.tenant}","kind":"enqueued","at":{_NOW_MARK}'
 
 
 # Jobs of several kinds

@@ -29,9 +29,9 @@ were found behind it, with the next look at its lane. `scheduled`, `inbox` and `
 too: one mark for each queue of the first, one each for the others.
 
 While nobody holds a transaction all this saves little, and what is new must be read, also of queues that a process has
-nothing to do with. So a claim without a frontier counts the index entries it reads. One that had to read many makes the
-process keep frontiers, for a minute. So does one that met more tenants than it can read the lines of at once: with a
-frontier it knows beforehand who has jobs.
+nothing to do with. So a claim without a frontier counts the index entries and pages it reads. One that had to read many
+makes the process keep frontiers, for a minute. So does one that met more tenants than it can read the lines of at once:
+with a frontier it knows beforehand who has jobs.
 """
 
 import time
@@ -177,11 +177,11 @@ class Frontiers:
         self._kept: list[Frontier] = []
 
     def looked(self, entries: int) -> None:
-        """How many index entries a claim without a frontier has read."""
+        """How many index entries a claim without a frontier has read; fewer than none in a small index (`@walked`)."""
         now = time.monotonic()
         if self._patience is None or now < self._too_many_until:
             return
-        if entries >= self._patience:
+        if max(0, entries) >= self._patience:
             self._until = now + KEEP_SECONDS
 
     def lend(self, queues: Sequence[str], since: float) -> Frontier | None:

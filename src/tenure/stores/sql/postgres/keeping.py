@@ -277,7 +277,10 @@ def finish_at_once(tables: "PostgresTables", unit: Unit) -> bool:
         *_columns(tables, hot.results, ("bigint", "bigint", "bytea", "text")),
         *_columns(tables, hot.out_of_order, ("text", "text", "text", "bigint")),
     )
-    tables.many("no_children", unit.ended_parents)
+    if tables.flows:
+        tables.many("no_children", unit.ended_parents)
+    else:
+        tables.run("no_flows")
     hot.clear()
     return True
 

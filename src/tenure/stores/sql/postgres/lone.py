@@ -14,6 +14,7 @@ from tenure.domain.model.tables import Lane
 from tenure.domain.names import Ms
 from tenure.domain.states import Mode, State
 from tenure.stores.sql import rows
+from tenure.stores.sql.postgres.place import Unreadable
 from tenure.stores.sql.rows import Row
 from tenure.stores.sql.tables import LeasedAtOnce
 
@@ -29,7 +30,7 @@ def claim(tables: "PostgresTables", unit: Unit, request: Claim, lane: Lane, line
     if gated or rules.paused or config.paused:
         return None
     wanted = request.n if most is None else min(request.n, most)
-    specs = _specs(tables, line[:wanted], now)
+    specs = _specs(line[:wanted], now)
     if specs is None:
         return None
     jobs: tuple[ClaimedJob, ...] = ()
@@ -42,13 +43,16 @@ def claim(tables: "PostgresTables", unit: Unit, request: Claim, lane: Lane, line
     return Claimed(jobs, cursor, now, _wake_after(tables, request, now) if len(jobs) < request.n else None)
 
 
-def _specs(tables: "PostgresTables", line: list[Row], now: Ms) -> list[Spec] | None:
+def _specs(line: list[Row], now: Ms) -> list[Spec] | None:
     """What never changes of each, if all are as they were enqueued and none may expire."""
     found: list[Spec] = []
     for row in line:
         if row[5] is not None or row[1] is None:
             return None
-        spec = tables.spec_of(row)
+        try:
+            spec = rows.spec_of(row[1])
+        except Exception as error:
+            raise Unreadable(row[0], error) from error
         if spec.expires_at is not None or now < spec.enqueued_at:
             return None
         found.append(spec)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from tenure.domain import model
 from tenure.domain.calls import Claim, Claimed, Document, Enqueued, EventPage, Exchanged, Settle, Settled, Stored
 from tenure.domain.errors import OutcomeUnknown, Refused, StoreCorrupt, StoreUnavailable
-from tenure.domain.job import NewJob
+from tenure.domain.job import Alike, NewJob
 from tenure.domain.model import Unit
 from tenure.domain.names import Ms
 from tenure.domain.store import FEED_TOPIC, Capabilities, Clock, ClockFloor, queue_topic
@@ -328,12 +328,13 @@ class _Open:
                 turn.end()
 
     def _enqueue(self, jobs: Sequence[NewJob], atomic: bool, placed: Callable[[], None]) -> list[Enqueued | Refused]:
-        topics = {FEED_TOPIC, *(queue_topic(queue) for queue in {job.queue for job in jobs})}
+        kinds = [jobs.kind] if isinstance(jobs, Alike) else jobs
+        topics = {FEED_TOPIC, *(queue_topic(queue) for queue in {job.queue for job in kinds})}
         news = News(self.wake, topics)
 
         def attempt(careful: bool) -> list[Enqueued | Refused]:
             if not careful and self._arrived(jobs, news, placed):
-                return [Enqueued(job.id) for job in jobs]
+                return list(map(Enqueued, jobs.ids if isinstance(jobs, Alike) else [job.id for job in jobs]))
             parts = [lambda unit: model.enqueue(unit, jobs, atomic)]
             return cast(list[Enqueued | Refused], self._transaction(parts, jobs, topics, careful)[0])
 

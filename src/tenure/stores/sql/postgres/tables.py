@@ -61,6 +61,8 @@ class PostgresTables(SqlTables):
         """The count of configuration changes that was read last; -1 for none."""
         self.version = 0
         """How often the store's own numbers have changed."""
+        self.flows = True
+        """Whether a job may wait for another, as the transaction began."""
         self.writing = False
         self._careful = False
         self._since = time.monotonic()
@@ -73,7 +75,7 @@ class PostgresTables(SqlTables):
         """Reads the store's own numbers and its time; careful is one who trusts nothing that was remembered."""
         self.writing, self._careful = writing, careful
         numbers = self.row(self.begins if writing else "meta")
-        seq, epoch, frozen, loading, last_turn, hold_until, head, floor, config, self.version, now = numbers
+        seq, epoch, frozen, loading, last_turn, hold_until, head, floor, config, self.version, self.flows, now = numbers
         self._meta = Meta(0, seq, epoch, frozen, loading, last_turn, hold_until, head, floor, OWN)
         if config != self.config:
             self._forget_config()

@@ -3,7 +3,7 @@
 -- name: claim_look
 -- Before a claim: whether its id is known, whether jobs became due, who has jobs, how many names the longest answer has
 -- (as many as were asked for: there may be more), and up to whom all after the cursor are named, unless there are no more.
--- First and last, what this connection has read of the indexes: the difference is what the look took, dead rows too. $5:
+-- First and last, what this transaction has read of the indexes: the difference is what the look took, dead rows too. $5:
 -- the time; that of the transaction if it isn't known yet.
 WITH ring AS MATERIALIZED (
     SELECT found.tenant, asked.queue, start.after, count(*) OVER (PARTITION BY asked.queue, start.after) AS names
@@ -20,8 +20,7 @@ WITH ring AS MATERIALIZED (
         SELECT tenant FROM found WHERE tenant IS NOT NULL LIMIT $4
     ) AS found
 )
-SELECT pg_stat_get_xact_tuples_returned('tenure.ready_pkey'::regclass)
-           + pg_stat_get_xact_tuples_returned('tenure.scheduled_pkey'::regclass),
+SELECT @walked(tenure.ready_pkey, tenure.scheduled_pkey),
        EXISTS (SELECT 1 FROM tenure.claimed WHERE token = $1),
        EXISTS (
            SELECT 1 FROM unnest($2::text[]) AS asked (queue) CROSS JOIN LATERAL (
@@ -33,8 +32,7 @@ SELECT pg_stat_get_xact_tuples_returned('tenure.ready_pkey'::regclass)
        (SELECT min(last) FROM (
            SELECT max(tenant) AS last FROM ring WHERE after = $3 AND names >= $4 GROUP BY queue
        ) AS cut),
-       pg_stat_get_xact_tuples_returned('tenure.ready_pkey'::regclass)
-           + pg_stat_get_xact_tuples_returned('tenure.scheduled_pkey'::regclass)
+       @walked(tenure.ready_pkey, tenure.scheduled_pkey)
 
 -- name: claim_discover
 -- The first row of every lane and priority of some queues, that of `scheduled`, and the moment in which they are the first.

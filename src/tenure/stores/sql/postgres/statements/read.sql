@@ -1,11 +1,11 @@
 -- Point reads and counts in PostgreSQL's own way.
 
 -- name: meta
--- The store's numbers, and its time in milliseconds. The feed's end is read off the feed: a row that every reader of
--- the feed updated would have a long chain of dead versions while somebody holds a transaction.
+-- The store's numbers, whether it has flows, and its time in milliseconds. The feed's end is read off the feed: a row that
+-- every reader of the feed updated would have a long chain of dead versions while somebody holds a transaction.
 SELECT (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tenure.arrival), epoch, frozen, loading, last_turn,
        hold_until, greatest(feed_floor, coalesce((SELECT max(position) FROM tenure.feed), 0)), feed_floor,
-       config, version, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
+       config, version, EXISTS (SELECT 1 FROM tenure.edge), floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
 FROM tenure.meta
 
 -- name: meta_to_write
@@ -13,14 +13,14 @@ FROM tenure.meta
 -- every writer so far has ended, and that the next ones will see what they write.
 SELECT (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tenure.arrival), epoch, frozen, loading, last_turn,
        hold_until, greatest(feed_floor, coalesce((SELECT max(position) FROM tenure.feed), 0)), feed_floor,
-       config, version, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
+       config, version, EXISTS (SELECT 1 FROM tenure.edge), floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
 FROM tenure.meta LEFT JOIN (SELECT one AS never FROM tenure.meta WHERE one = 0 FOR KEY SHARE) AS nobody ON true
 
 -- name: meta_begun
 -- The same in a transaction of our own, which begins with it: its time is then known to every statement.
 SELECT (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tenure.arrival), epoch, frozen, loading, last_turn,
        hold_until, greatest(feed_floor, coalesce((SELECT max(position) FROM tenure.feed), 0)), feed_floor,
-       config, version, floor(extract(epoch FROM now()) * 1000)::bigint
+       config, version, EXISTS (SELECT 1 FROM tenure.edge), floor(extract(epoch FROM now()) * 1000)::bigint
 FROM tenure.meta LEFT JOIN (SELECT one AS never FROM tenure.meta WHERE one = 0 FOR KEY SHARE) AS nobody ON true
 
 -- name: impatient

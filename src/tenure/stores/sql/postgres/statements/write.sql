@@ -170,7 +170,10 @@ SELECT 1 / (count(*) = 0)::int
 FROM @keys(tenant text, parent text) CROSS JOIN LATERAL (
     SELECT 1 FROM tenure.edge AS e WHERE e.tenant = want.tenant AND e.parent = want.parent LIMIT 1
 ) AS child
-WHERE EXISTS (SELECT 1 FROM tenure.edge)
+
+-- name: no_flows
+-- Fails if any job waits for another.
+SELECT 1 / (NOT EXISTS (SELECT 1 FROM tenure.edge))::int
 
 -- name: add_events
 INSERT INTO tenure.inbox (tenant, at, body) @rows(tenant text, at bigint, body bytea)
