@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tenure import Tenure
 from tenure.domain.calls import Claim, Claimed
 from tenure.engine.worker.clock import boottime
@@ -45,7 +47,8 @@ def test_a_worker_keeps_the_store_open_by_itself(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_job_told_to_end_before_its_first_step_gives_its_slot_back() -> None:
+@pytest.mark.parametrize("has_task", [False, True])
+def test_a_job_told_to_end_before_its_first_step_gives_its_slot_back(has_task: bool) -> None:
     app = Tenure("memory://")
 
     @app.job(queue="elsewhere")
@@ -60,9 +63,13 @@ def test_a_job_told_to_end_before_its_first_step_gives_its_slot_back() -> None:
             parts = worker._parts
             assert isinstance(claimed, Claimed)
             assert parts is not None
-            parts._take(claimed.jobs[0], boottime(), boottime())
-            for hand in parts.hands:
-                hand.end(Ending.LOST)
+            hand = parts._take(claimed.jobs[0], boottime(), boottime())
+            assert hand is not None
+            if has_task:
+                parts._begin(hand)
+            hand.end(Ending.LOST)
+            if not has_task:
+                parts._begin(hand)
             await asyncio.wait_for(parts.hands.empty.wait(), PATIENCE)
 
     asyncio.run(main())

@@ -265,9 +265,8 @@ def test_a_handler_that_forks_comes_back_once(tmp_path: Path, how: str) -> None:
 def test_a_copy_that_waits_for_what_was_there_before_neither_claims_nor_settles() -> None:
     """It needs no running loop for that, and the loop's other tasks go on in it."""
     terms = ClaimTerms("w", 1_000, 0, None, (1, 1))
-    exchanger = Exchanger(
-        MemoryStore(), Hands(1, {"default": None}), terms, ("default",), lambda *_: None, lambda *_: None
-    )
+    hands = Hands(1, {"default": None})
+    exchanger = Exchanger(MemoryStore(), hands, terms, ("default",), lambda *_: None, lambda *_: None, lambda *_: None)
     child = os.fork()
     if not child:
         try:

@@ -11,6 +11,7 @@ from tenure.domain.calls import Claim, Claimed, Enqueued
 from tenure.domain.errors import StoreFrozen
 from tenure.domain.job import NewJob
 from tenure.domain.store import FEED_TOPIC, queue_topic
+from tenure.stores.sql.postgres import wake as module
 from tenure.stores.sql.postgres.arriving import MANY
 from tenure.stores.sql.postgres.connection import Server
 from tenure.stores.sql.postgres.fibers import LoopConnections, waited
@@ -26,7 +27,7 @@ Story = Callable[[PostgresStore, str], Awaitable[None]]
 
 def job(number: int, **fields: Any) -> NewJob:
     id = f"01900000-0000-7000-8000-{number:012x}"
-    return NewJob(tenant="acme", id=id, queue="mail", job_type="send", payload=b"{}", **fields)
+    return NewJob(**{"tenant": "acme", "id": id, "queue": "mail", "job_type": "send", "payload": b"{}", **fields})
 
 
 def told(url: str, story: Story) -> None:
@@ -127,6 +128,47 @@ def test_the_first_notification_comes_with_its_transaction(postgres_url: str) ->
             other.execute("SELECT pg_notify(%s, 'last')", (channel(server),))
             (following,) = other.notifies(timeout=PATIENCE, stop_after=1)
             assert following.payload == "last"
+
+    told(postgres_url, story)
+
+
+@pytest.mark.parametrize("closes", [False, True], ids=["while it is open", "when it closes"])
+def test_what_no_transaction_took_along_is_told_by_itself(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, closes: bool
+) -> None:
+    """By a thread that isn't there before, and that listens to nothing."""
+
+    async def story(store: PostgresStore, url: str) -> None:
+        server, wake = Server(url), store._opened().wake
+        await store.enqueue([job(0)])
+        assert wake._thread is None
+        monkeypatch.setattr(module, "NEWS_SECONDS", 3_600.0)
+        with psycopg.connect(postgres_url, autocommit=True) as other:
+            other.execute(f'LISTEN "{channel(server)}"'.encode())
+            await store.enqueue([job(1, queue="post")])
+            if closes:
+                await store.close()
+            told = await asyncio.to_thread(lambda: list(other.notifies(timeout=PATIENCE, stop_after=1)))
+            assert queue_topic("post") in told[0].payload.split("\n")
+            assert told[0].pid not in wake.own.values()
+            assert not wake._listening
+
+    told(postgres_url, story)
+
+
+def test_a_connection_whose_server_goes_while_nobody_asks_is_let_go(postgres_url: str) -> None:
+    """The loop hears of it, whether or not a call comes."""
+
+    async def story(store: PostgresStore, url: str) -> None:
+        await store.enqueue([job(0)])
+        (connections,) = store._opened()._loops.values()
+        (idle,) = connections._idle
+        with psycopg.connect(postgres_url, autocommit=True) as other:
+            other.execute("SELECT pg_terminate_backend(%s)", (idle.connection.info.backend_pid,))
+        async with asyncio.timeout(PATIENCE):
+            while not idle.connection.closed:
+                await asyncio.sleep(0.001)
+        assert await store.enqueue([job(1)]) == [Enqueued(job(1).id)]
 
     told(postgres_url, story)
 

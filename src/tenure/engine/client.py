@@ -64,12 +64,11 @@ class Enqueuer:
 
         Raises a `StoreError` when the store can't take them, `OutcomeUnknown` when nobody can say whether it did.
         """
-        parts = list(_parts(jobs))
-        if len(parts) != 1 or inside_at() is not None:
+        if not _fit(jobs) or inside_at() is not None:
             return await self.enqueue_parts([jobs])
         if self._alone is None and not self._waiting and not self._flushing:
-            return await self._send_alone(parts[0])
-        return await (await self._put(parts[0])).replies
+            return await self._send_alone(jobs)
+        return await (await self._put(jobs)).replies
 
     async def enqueue_parts(self, jobs: Iterable[Sequence[NewJob]]) -> list[Reply]:
         """The same for many jobs, of which some are on their way while the next are made."""
@@ -200,17 +199,21 @@ def _joined(batch: list[Sending]) -> list[NewJob]:
 
 def _sizes(jobs: Sequence[NewJob]) -> list[int]:
     """How large each one's payload is."""
-    return list(map(len, jobs.payloads)) if isinstance(jobs, Alike) else [len(job.payload) for job in jobs]
+    return list(map(len, jobs.payloads)) if type(jobs) is Alike else [len(job.payload) for job in jobs]
+
+
+def _fit(jobs: Sequence[NewJob]) -> bool:
+    """Whether there are some, and one flush may carry them."""
+    return len(jobs) == 1 or (0 < len(jobs) <= FLUSH_JOBS and sum(_sizes(jobs)) <= FLUSH_BYTES)
 
 
 def _parts(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
     """A caller's jobs in order, as many at a time as one flush may carry."""
-    sizes = _sizes(jobs)
-    if 0 < len(jobs) <= FLUSH_JOBS and sum(sizes) <= FLUSH_BYTES:
+    if _fit(jobs):
         yield jobs
         return
     start = total = 0
-    for end, size in enumerate(sizes):
+    for end, size in enumerate(_sizes(jobs)):
         if end > start and (end - start == FLUSH_JOBS or total + size > FLUSH_BYTES):
             yield jobs[start:end]
             start, total = end, 0

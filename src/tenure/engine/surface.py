@@ -86,10 +86,14 @@ class Surface:
 
         A duplicate is no error: `handle.created` is False and the handle is that of the job that holds the key.
         """
-        (result,) = await self._enqueue([call])
-        if isinstance(result, Refused):
-            raise result
-        return result
+        home = self._home_of(checked(call).options)
+        jobs = [call.new_job(self._app, home.tenant_name)]
+        if self._app.blob_store is not None:
+            jobs = await to_enqueue(self._app, jobs)
+        (reply,) = await self._put_in([call.options], jobs)
+        if isinstance(reply, Refused):
+            raise reply
+        return Handle(home, reply.id, call.definition, reply.created)
 
     async def enqueue_many(self, calls: Sequence[Call[R]]) -> list[Handle[R]]:
         """Puts many jobs in, in order. Raises `EnqueueFailed` with every result after all were tried."""

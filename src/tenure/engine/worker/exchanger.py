@@ -68,7 +68,8 @@ class Exchanger:
         hands: Hands,
         terms: ClaimTerms,
         queues: tuple[str, ...],
-        take: Callable[[ClaimedJob, float, float], None],
+        take: Callable[[ClaimedJob, float, float], Hand | None],
+        begin: Callable[[Hand], None],
         answered: Callable[[Ended, Settled | Refused], None],
     ) -> None:
         self._store = store
@@ -76,6 +77,7 @@ class Exchanger:
         self._terms = terms
         self._topics = [queue_topic(queue) for queue in queues]
         self._take = take
+        self._begin = begin
         self._answered = answered
         self._ended: deque[Ended] = deque()
         self._wake = asyncio.Event()
@@ -97,9 +99,10 @@ class Exchanger:
         """Set while the last claim came back empty and nothing is in hand."""
 
     def settle(self, ended: Ended) -> None:
-        """Queues the end of a lease."""
+        """Queues the end of a lease. While a call is on its way, a few wait for the next; it is due when that ends."""
         self._ended.append(ended)
-        self._wake.set()
+        if not self._turns or len(self._ended) >= MUCH:
+            self._wake.set()
 
     def stop_claiming(self) -> None:
         self._claiming = False
@@ -291,19 +294,25 @@ class Exchanger:
         return exchanged.settled, exchanged.claimed
 
     async def _take_all(self, claimed: Claimed, sent: float) -> None:
-        """Some at a time: in between the other call goes on, which the store would wait for while all of these run (a
-        tenth of a drain's time on PostgreSQL).
+        """All are taken at once, and begin some at a time: in between the other call goes on, which the store would
+        wait for while all of these run (a tenth of a drain's time on PostgreSQL).
         """
         now, lease, given = boottime(), None, sent
-        for start in range(0, len(claimed.jobs), SOME):
+        hands: list[Hand] = []
+        for job in claimed.jobs:
+            if job.job.lease is not lease:
+                lease = job.job.lease
+                given = sent - _age(lease, claimed.now)
+            hand = self._take(job, given, now)
+            if hand is not None:
+                hands.append(hand)
+        if hands:
+            self.idle.clear()
+        for start in range(0, len(hands), SOME):
             if start:
                 await asyncio.sleep(0)
-            self.idle.clear()
-            for job in claimed.jobs[start : start + SOME]:
-                if job.job.lease is not lease:
-                    lease = job.job.lease
-                    given = sent - _age(lease, claimed.now)
-                self._take(job, given, now)
+            for hand in hands[start : start + SOME]:
+                self._begin(hand)
 
     def _got(self, request: Claim, claimed: Claimed | Refused | None) -> None:
         if not isinstance(claimed, Claimed):

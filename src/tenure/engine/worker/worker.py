@@ -240,7 +240,7 @@ class _Parts:
             tenants=options.tenants,
             poll=(settings.poll, settings.poll_at_most),
         )
-        self.exchanger = Exchanger(store, self.hands, terms, queues, self._take, self._answered)
+        self.exchanger = Exchanger(store, self.hands, terms, queues, self._take, self._begin, self._answered)
         self.loops: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
         self._stopping = False
@@ -254,25 +254,28 @@ class _Parts:
 
     # Jobs
 
-    def _take(self, claimed: ClaimedJob, sent_at: float, now: float) -> None:
+    def _take(self, claimed: ClaimedJob, sent_at: float, now: float) -> Hand | None:
         """A job that was claimed: into a slot, or back if nobody here can run it."""
         definition = self._app.definitions.get(claimed.job.spec.job_type)
         if self._stopping:
             self._give_back(claimed, Release(reason="shutdown"))
-            return
+            return None
         if definition is None or not definition.handled:
             log.warning("no handler for job type %s here: the job is given back", claimed.job.spec.job_type)
             self._give_back(claimed, Release(UNKNOWN_TYPE_MS, "unknown_type"))
-            return
+            return None
         leases = self._leases
         hand = Hand(claimed, definition, sent_at, now, leases.reported)
         if hand.late(now):
             self._give_back(claimed, Release(reason="late"))
-            return
+            return None
         hand.context = Context(self._app, claimed, self._state, hand.note)
         self.hands.add(hand)
         self._wheel.add(hand)
         leases.added(hand)
+        return hand
+
+    def _begin(self, hand: Hand) -> None:
         hand.task = self._loop.create_task(self._run(hand))
 
     def _give_back(self, claimed: ClaimedJob, release: Release) -> None:

@@ -57,7 +57,7 @@ def arrive(
     Jobs of one kind take news with them, which reach others as they are committed. `placed` is called once nobody who
     comes later can come before them, if that is known before they are there.
     """
-    if isinstance(jobs, Alike) and jobs.kind.key is None:
+    if type(jobs) is Alike and jobs.kind.key is None:
         return _plain(tables, jobs.kind) and _arrive_alike(tables, jobs.kind, jobs, now, news, placed)
     if not jobs or _twice(jobs):
         return False
@@ -131,7 +131,7 @@ def _arrive_alike(
     elif len(jobs) >= MANY and not parts:
         moment, numbers = tables.row("arrival_numbers", len(jobs), now)
         placed()
-        if not isinstance(jobs, Alike):
+        if type(jobs) is not Alike:
             jobs = Alike(kind, [one.id for one in jobs], [one.payload for one in jobs])
         name, values = "arrive_numbered", _numbered_values(jobs, tables.config, moment, numbers)
     else:

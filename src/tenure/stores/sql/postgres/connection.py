@@ -110,7 +110,7 @@ class Server:
         self.role = known.get("user") or "role"
         self.shown = f"postgresql://{host}/{known.get('dbname') or ''} (schema {self.schema})"
 
-    def connect(self) -> "Connection[Any]":
+    def connect(self) -> PatientConnection:
         """A connection set up for explicit transactions and prepared statements; behind a pooler as it comes."""
         with translated(self):
             connection = PatientConnection.connect(

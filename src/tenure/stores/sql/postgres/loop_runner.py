@@ -14,6 +14,7 @@ from psycopg.errors import error_from_result
 
 from tenure.stores.sql.postgres import patience
 from tenure.stores.sql.postgres.arrays import wire
+from tenure.stores.sql.postgres.patience import PatientConnection
 from tenure.stores.sql.postgres.runners import BinaryColumns
 from tenure.stores.sql.rows import Row
 
@@ -51,12 +52,13 @@ class LoopRunner(BinaryColumns):
 
     def __init__(
         self,
-        connection: "Connection[Any]",
+        connection: PatientConnection,
         loop: asyncio.AbstractEventLoop,
         signal: "Callable[[], Signal]",
         waited: Callable[[Any], Any],
     ) -> None:
-        self.connection = connection
+        self.connection: Connection[Any] = connection
+        connection.closing = self._unwatch
         self._libpq = connection.pgconn
         self._libpq.nonblocking = 1
         self._loop = loop
@@ -70,6 +72,14 @@ class LoopRunner(BinaryColumns):
         self._joined = False
         self._failed: PGresult | None = None
         """What went wrong first in this pipeline."""
+        self._watched: int | None = None
+        """The socket, while the loop watches it: from the first wait until it closes, for to begin and to end that take
+        as long as to send a statement."""
+        self._waiting: tuple[Signal, Callable[[], bool]] | None = None
+        """What is to be told when which condition holds."""
+        self._heard = 0.0
+        """When the server last said something, or was last asked."""
+        self._timer: asyncio.TimerHandle | None = None
 
     def run(self, text: str, values: Sequence[Any]) -> LoopAnswer:
         kinds, given = zip(*map(wire, values), strict=True) if values else ((), ())
@@ -163,44 +173,62 @@ class LoopRunner(BinaryColumns):
         """Lets the loop go on until a condition holds, which is looked at whenever the server says something or, if
         so asked, takes more. A long answer comes in many parts: only the last one is worth a switch.
         """
-        loop, libpq = self._loop, self._libpq
-        socket, heard = libpq.socket, loop.time()
-        waiting = self._signal()
-        timer: asyncio.TimerHandle
-
-        def look() -> None:
-            nonlocal heard
-            heard = loop.time()
-            try:
-                libpq.consume_input()
-                if not done():
-                    return
-            except psycopg.Error as error:
-                waiting.fire(error)
-            else:
-                waiting.fire()
-
-        def watch() -> None:
-            nonlocal timer
-            left = heard + patience.SILENT_SECONDS - loop.time()
-            if left > 0:
-                timer = loop.call_later(left, watch)
-            else:
-                self.connection.close()
-                silent = f"the server didn't answer for {patience.SILENT_SECONDS:.0f} s"
-                waiting.fire(psycopg.OperationalError(silent))
-
-        timer = loop.call_later(patience.SILENT_SECONDS, watch)
-        loop.add_reader(socket, look)
+        loop, socket, waiting = self._loop, self._libpq.socket, self._signal()
+        self._waiting, self._heard = (waiting, done), loop.time()
+        if self._watched is None:
+            loop.add_reader(socket, self._look)
+            self._watched = socket
         if writing:
-            loop.add_writer(socket, look)
+            loop.add_writer(socket, self._look)
+        if self._timer is None:
+            self._timer = loop.call_later(patience.SILENT_SECONDS, self._listen)
         try:
             self._waited(waiting)
         finally:
-            timer.cancel()
-            loop.remove_reader(socket)
+            self._waiting = None
             if writing:
                 loop.remove_writer(socket)
+
+    def _look(self) -> None:
+        """The server said something, or takes more."""
+        self._heard = self._loop.time()
+        waiting = self._waiting
+        try:
+            self._libpq.consume_input()
+            done = waiting is not None and waiting[1]()
+        except psycopg.Error as error:
+            self._unwatch()
+            if waiting is None:  # it went while nobody asked it
+                self.connection.close()
+            else:
+                waiting[0].fire(error)
+            return
+        if waiting is not None and done:
+            waiting[0].fire()
+
+    def _listen(self) -> None:
+        """Gives up a server that owes an answer and is silent."""
+        self._timer = None
+        if self._waiting is None:
+            return
+        left = self._heard + patience.SILENT_SECONDS - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._listen)
+            return
+        waiting, _ = self._waiting
+        self.connection.close()
+        waiting.fire(psycopg.OperationalError(f"the server didn't answer for {patience.SILENT_SECONDS:.0f} s"))
+
+    def _unwatch(self) -> None:
+        """The socket is about to be closed, or is."""
+        socket, self._watched = self._watched, None
+        timer, self._timer = self._timer, None
+        if self._loop.is_closed():
+            return
+        if socket is not None:
+            self._loop.remove_reader(socket)
+        if timer is not None:
+            timer.cancel()
 
     def rows(self, answer: LoopAnswer) -> list[Row]:
         """The rows of an answer."""

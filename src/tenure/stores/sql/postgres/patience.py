@@ -5,7 +5,7 @@ and never answers isn't: that is found out by its silence.
 """
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
 import psycopg
@@ -26,6 +26,14 @@ KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count"
 
 class PatientConnection(Connection[TupleRow]):
     """Closes itself, and fails, when the server has been silent for too long."""
+
+    closing: Callable[[], None] | None = None
+    """Called before it closes, by whoever watches its socket."""
+
+    def close(self) -> None:
+        if self.closing is not None:
+            self.closing()
+        super().close()
 
     def wait(self, gen: PQGen[T], *how: Any, **else_how: Any) -> T:
         return super().wait(self._watched(gen), *how, **else_how)

@@ -158,6 +158,7 @@ class PostgresStore(ModelStore):
             self._closed = True
             opened, self._open = self._open, None
         if opened is not None and opened.pid == os.getpid():
+            opened.leave_loops()
             await asyncio.to_thread(opened.close)
 
     async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[Enqueued | Refused]:
@@ -313,6 +314,16 @@ class _Open:
             connections.hang_up()
         return made
 
+    def leave_loops(self) -> None:
+        """Closes the connections of all event loops, each on its own."""
+        with self._lock:
+            loops, self._loops = self._loops, {}
+        for loop, connections in loops.items():
+            if loop is asyncio.get_running_loop() or not loop.is_running():
+                connections.hang_up()
+            else:
+                loop.call_soon_threadsafe(connections.hang_up)
+
     def _lender(self) -> Lender:
         fiber = fibers.current()
         return self.connections if fiber is None else fiber.connections
@@ -328,13 +339,13 @@ class _Open:
                 turn.end()
 
     def _enqueue(self, jobs: Sequence[NewJob], atomic: bool, placed: Callable[[], None]) -> list[Enqueued | Refused]:
-        kinds = [jobs.kind] if isinstance(jobs, Alike) else jobs
+        kinds = [jobs.kind] if type(jobs) is Alike else jobs
         topics = {FEED_TOPIC, *(queue_topic(queue) for queue in {job.queue for job in kinds})}
         news = News(self.wake, topics)
 
         def attempt(careful: bool) -> list[Enqueued | Refused]:
             if not careful and self._arrived(jobs, news, placed):
-                return list(map(Enqueued, jobs.ids if isinstance(jobs, Alike) else [job.id for job in jobs]))
+                return list(map(Enqueued, jobs.ids if type(jobs) is Alike else [job.id for job in jobs]))
             parts = [lambda unit: model.enqueue(unit, jobs, atomic)]
             return cast(list[Enqueued | Refused], self._transaction(parts, jobs, topics, careful)[0])
 
@@ -530,8 +541,7 @@ class _Open:
         """A connection for statements that are transactions of their own."""
         with self._lent() as tables:
             try:
-                with translated(self._server):
-                    yield tables
+                yield tables
             except Exception as error:
                 tables.forget()
                 if not sound(tables.connection):
@@ -549,5 +559,3 @@ class _Open:
         self.pool.shutdown()
         self.wake.close()
         self.connections.hang_up()
-        for connections in self._loops.values():
-            connections.hang_up()

@@ -5,6 +5,7 @@ with the next, and the first after a while goes with the transaction that it tel
 may get lost, with a connection say; whoever waits looks again by itself after a while.
 """
 
+import asyncio
 import logging
 import os
 import select
@@ -65,7 +66,8 @@ class News:
 
 
 class Wake:
-    """One thread that tells and listens. It starts when it is first needed.
+    """One thread that tells and listens. It starts when it is first needed: a process that only enqueues, and whose
+    transactions tell of themselves, does without.
 
     Behind a transaction pooler nobody can listen: whoever waits there looks again by itself. They still tell, for those
     who came directly.
@@ -79,6 +81,9 @@ class Wake:
         """Connection → process of the server that tells for this one: what they say is known here."""
         self._lock = threading.Lock()
         self._topics: set[str] = set()
+        self._listening = False
+        self._reminder: tuple[asyncio.AbstractEventLoop | None, float] = (None, 0.0)
+        """The event loop that looks next whether there is something to tell, and when."""
         self._thread: threading.Thread | None = None
         self._ended = False
         self._reader, self._writer = os.pipe()
@@ -87,8 +92,10 @@ class Wake:
 
     def listen(self) -> None:
         """From now on hints of other processes arrive, where they can."""
-        if not self._server.pooled:
+        if not self._server.pooled and not self._listening:
+            self._listening = True
             self._start()
+            self._poke()
 
     def _start(self) -> None:
         with self._lock:
@@ -97,13 +104,42 @@ class Wake:
                 self._thread.start()
 
     def tell(self, topics: Collection[str]) -> None:
-        """Tells other processes, soon."""
-        self._start()
+        """Tells other processes, soon. On an event loop that is left to the next transaction, if one comes in time."""
         with self._lock:
             before = self._wanted()
             self._topics.update(topics)
             sooner = self._wanted() != before
-        if sooner:
+        if not sooner:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._start()
+            self._poke()
+        else:
+            self._remind(loop)
+
+    def _remind(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Looks when it is time, unless somebody will."""
+        with self._lock:
+            pause = self._pause()
+            if pause is None:
+                return
+            due, (known, when) = time.monotonic() + pause, self._reminder
+            if known is not None and not known.is_closed() and when <= due:
+                return
+            self._reminder = loop, due
+        loop.call_later(pause, self._reminded, loop)
+
+    def _reminded(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Has the thread tell what no transaction took along."""
+        with self._lock:
+            self._reminder = None, 0.0
+            pause = None if self._ended else self._pause()
+        if pause:
+            self._remind(loop)
+        elif pause is not None:
+            self._start()
             self._poke()
 
     def may_carry(self, topics: set[str]) -> str | None:
@@ -120,6 +156,8 @@ class Wake:
 
     def close(self) -> None:
         """Sends what is still to be told, and ends the thread."""
+        if self._topics:
+            self._start()
         with self._lock:
             self._ended = True
             thread = self._thread
@@ -136,18 +174,16 @@ class Wake:
     # The thread
 
     def _run(self) -> None:
-        while not self._closing():
+        while not self._closing() or self._topics:
             try:
                 with self._server.connect() as connection:
-                    if not self._server.pooled:
-                        connection.execute(f'LISTEN "{self.channel}"'.encode())
-                    self._tell((EVERYTHING,))  # whatever was told before
                     self._serve(connection)
             except (psycopg.Error, StoreError, OSError) as error:
                 log.info("hints of other processes are missing for a while: %s", error)
-                if not self._closing():
-                    select.select([self._reader], [], [], RECONNECT_SECONDS)
-                    time.sleep(PAUSE_SECONDS)
+                if self._closing():
+                    return
+                select.select([self._reader], [], [], RECONNECT_SECONDS)
+                time.sleep(PAUSE_SECONDS)
 
     def _closing(self) -> bool:
         with self._lock:
@@ -156,14 +192,22 @@ class Wake:
     def _serve(self, connection: "Connection[Any]") -> None:
         heard: list[Notify] = []
         connection.add_notify_handler(heard.append)
+        listens = False
         while True:
-            ready, _, _ = select.select([connection.fileno(), self._reader], [], [], self._pause())
+            if self._listening and not listens:
+                connection.execute(f'LISTEN "{self.channel}"'.encode())
+                self._tell((EVERYTHING,))  # whatever was told before
+                listens = True
+            with self._lock:
+                pause = self._pause()
+            ready, _, _ = select.select([connection.fileno(), self._reader], [], [], pause)
             if self._reader in ready:
                 os.read(self._reader, 4096)
             if connection.fileno() in ready:
                 _hear(connection)
-            closing = self._closing()
-            if closing or self._pause() == 0:
+            with self._lock:
+                closing, pause = self._ended, self._pause()
+            if closing or pause == 0:
                 self._send(connection)
             self._pass_on(heard, connection.info.backend_pid)  # some may have come with the answer to what was sent
             if closing:
@@ -178,9 +222,8 @@ class Wake:
             self._tell(topics)
 
     def _pause(self) -> float | None:
-        """How long to wait before telling what is there to tell; None when nothing is."""
-        with self._lock:
-            wanted = self._wanted()
+        """How long to wait before telling what is there to tell; None when nothing is. Called with the lock."""
+        wanted = self._wanted()
         return None if wanted is None else max(0.0, self._last + wanted - time.monotonic())
 
     def _wanted(self) -> float | None:
