@@ -1,8 +1,7 @@
 """Connections to the server: how they are set up, and what its errors mean for a caller."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -174,18 +173,25 @@ def sound(connection: "Connection[Any]") -> bool:
     return not connection.closed
 
 
-@contextmanager
-def translated(server: Server) -> Iterator[None]:
-    """The server's errors as Tenure's, whichever driver brought them."""
-    try:
-        yield
-    except Exception as error:
+class translated:
+    """The server's errors as Tenure's, whichever driver brought them. Used like a function, around every call."""
+
+    __slots__ = ("_server",)
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, Exception):
+            return
         state = getattr(error, "sqlstate", None)
         if state in _OVERTAKEN:
             raise Overtaken from error
         if isinstance(error, psycopg.Error) or state is not None:
-            raise store_error(server, state, error) from error
-        raise
+            raise store_error(self._server, state, error) from error
 
 
 def store_error(server: Server, state: str | None, error: Exception) -> StoreError:

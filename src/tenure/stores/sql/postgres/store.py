@@ -28,6 +28,7 @@ from tenure.stores.sql import hot
 from tenure.stores.sql.postgres import fibers
 from tenure.stores.sql.postgres.arriving import MANY, arrive
 from tenure.stores.sql.postgres.connection import NotNow, Server, sound, translated
+from tenure.stores.sql.postgres.ears import Ears
 from tenure.stores.sql.postgres.fibers import LoopConnections
 from tenure.stores.sql.postgres.frontier import PATIENCE
 from tenure.stores.sql.postgres.joined import async_runner, is_async, run_joined, sync_runner
@@ -252,7 +253,7 @@ class PostgresStore(ModelStore):
         return await self._in_thread(self._opened().verify)
 
     async def wait(self, topics: Collection[str], timeout_seconds: float) -> bool:
-        self._opened().wake.listen()
+        self._opened().listen()
         return await super().wait(topics, timeout_seconds)
 
     async def _in_thread(self, what: Callable[..., T], *values: Any) -> T:
@@ -296,6 +297,20 @@ class _Open:
         self._lock = threading.Lock()
         self._on_loops = runs_on_loops(server, pool)
         self._loops: dict[asyncio.AbstractEventLoop, LoopConnections] = {}
+        self._ears: dict[asyncio.AbstractEventLoop, Ears] = {}
+
+    def listen(self) -> None:
+        """From now on hints of other processes arrive on this event loop."""
+        if not self._on_loops:
+            self.wake.listen()
+            return
+        loop = asyncio.get_running_loop()
+        if loop not in self._ears:
+            with self._lock:
+                ended = [self._ears.pop(other) for other in list(self._ears) if other.is_closed()]
+                self._ears[loop] = Ears(self._server, self.wake.own, self._hints.tell, self.pool)
+            for ears in ended:
+                ears.close()
 
     async def on_loop(self, what: Callable[..., T], *values: Any) -> T:
         """Runs a call on this event loop, or in a thread where it may not. One whose caller gives up goes on."""
@@ -317,12 +332,14 @@ class _Open:
     def leave_loops(self) -> None:
         """Closes the connections of all event loops, each on its own."""
         with self._lock:
-            loops, self._loops = self._loops, {}
-        for loop, connections in loops.items():
+            leaving = [(loop, connections.hang_up) for loop, connections in self._loops.items()]
+            leaving += [(loop, ears.close) for loop, ears in self._ears.items()]
+            self._loops, self._ears = {}, {}
+        for loop, leave in leaving:
             if loop is asyncio.get_running_loop() or not loop.is_running():
-                connections.hang_up()
+                leave()
             else:
-                loop.call_soon_threadsafe(connections.hang_up)
+                loop.call_soon_threadsafe(leave)
 
     def _lender(self) -> Lender:
         fiber = fibers.current()
@@ -522,9 +539,9 @@ class _Open:
     def _connected(self, begin: bytes) -> Iterator[PostgresTables]:
         """A transaction on a connection that nobody else uses."""
         committing = False
-        with self._lent() as tables:
+        with translated(self._server), self._lender().lent() as tables:
             try:
-                with translated(self._server), tables.transaction(begin):
+                with tables.transaction(begin):
                     yield tables
                     committing = begin != READING
                     tables.say(b"COMMIT")
@@ -539,7 +556,7 @@ class _Open:
     @contextmanager
     def _at_once(self) -> Iterator[Connected]:
         """A connection for statements that are transactions of their own."""
-        with self._lent() as tables:
+        with translated(self._server), self._lender().lent() as tables:
             try:
                 yield tables
             except Exception as error:
@@ -547,12 +564,6 @@ class _Open:
                 if not sound(tables.connection):
                     raise Severed(committing=True) from error
                 raise
-
-    @contextmanager
-    def _lent(self) -> Iterator[Connected]:
-        """A connection that nobody else uses. A pool that has none left says so as the server would."""
-        with translated(self._server), self._lender().lent() as tables:
-            yield tables
 
     def close(self) -> None:
         self.in_order.shutdown()

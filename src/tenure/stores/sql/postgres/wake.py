@@ -24,8 +24,8 @@ from tenure.stores.sql.postgres.connection import Server
 
 LONGEST = 7_000
 """Bytes of a notification; a longer one says that everything changed."""
-NEWS_SECONDS = 0.002
-PAUSE_SECONDS = 0.005
+NEWS_SECONDS = 0.004
+PAUSE_SECONDS = 0.006
 FEED_PAUSE_SECONDS = 0.1
 """After a notification: when one may go with a transaction, when one goes by itself, and when one that only says that
 the feed has grown."""
@@ -78,7 +78,7 @@ class Wake:
         self.channel = channel(server)
         self._tell = tell
         self.own: dict[int, int] = {}
-        """Connection → process of the server that tells for this one: what they say is known here."""
+        """Connection, or this → process of the server that tells for this one: what they say is known here."""
         self._lock = threading.Lock()
         self._topics: set[str] = set()
         self._listening = False
@@ -177,6 +177,7 @@ class Wake:
         while not self._closing() or self._topics:
             try:
                 with self._server.connect() as connection:
+                    self.own[id(self)] = connection.info.backend_pid
                     self._serve(connection)
             except (psycopg.Error, StoreError, OSError) as error:
                 log.info("hints of other processes are missing for a while: %s", error)
@@ -209,12 +210,12 @@ class Wake:
                 closing, pause = self._ended, self._pause()
             if closing or pause == 0:
                 self._send(connection)
-            self._pass_on(heard, connection.info.backend_pid)  # some may have come with the answer to what was sent
+            self._pass_on(heard)  # some may have come with the answer to what was sent
             if closing:
                 return
 
-    def _pass_on(self, heard: list[Notify], own: int) -> None:
-        ours = {own, *list(self.own.values())}
+    def _pass_on(self, heard: list[Notify]) -> None:
+        ours = set(self.own.values())
         others = [notify for notify in heard if notify.pid not in ours]
         topics = {topic for notify in others for topic in notify.payload.split("\n")}
         heard.clear()
