@@ -83,8 +83,11 @@ async def test_a_hard_stop_ends_the_grace_at_once(app: Tenure) -> None:
 
 
 @pytest.mark.parametrize("settings", [Settings(shutdown_grace=LONG, cancel_grace=LONG)])
-async def test_a_stopping_worker_takes_nothing_new(app: Tenure) -> None:
+async def test_a_stopping_worker_asks_for_nothing_new(app: Tenure, between: Between) -> None:
     started, go = Started(1), asyncio.Event()
+
+    def asked() -> int:
+        return len(between.of("claim")) + len(between.of("exchange"))
 
     @app.job
     async def work(n: int) -> int:
@@ -96,10 +99,14 @@ async def test_a_stopping_worker_takes_nothing_new(app: Tenure) -> None:
     async with app.worker() as worker:
         await started.all.wait()
         worker.stop()
+        for _ in range(10):
+            await asyncio.sleep(0)  # it hears of it
+        before = asked()
         second = await work.enqueue(2)
         go.set()
         assert await first.result(5) == 1
-    assert (await second.get()).history == ()
+    assert asked() == before
+    assert (await second.get()).status == "ready"
 
 
 async def test_what_a_claim_on_its_way_still_brings_is_given_back(app: Tenure, between: Between) -> None:

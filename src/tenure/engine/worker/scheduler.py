@@ -77,16 +77,28 @@ class Scheduler:
 
     async def _changed(self) -> None:
         """Returns when the marks are others than those of the last look. A hint may mean anything, and come with every
-        commit of another process: it is worth a read, and not more often than every `HINT_SECONDS`."""
+        commit of another process: it is worth a read, and not more often than every `HINT_SECONDS`. One that comes
+        meanwhile is for the next.
+        """
         seen = self._seen
-        while True:
-            try:
-                hinted = await self._store.wait([document_topic(SYSTEM, SCHEDULED)], LOOK_SECONDS)
-                if hinted and await self._listed() != seen:
-                    return
-            except StoreError as error:
-                log.debug("no hints: %s", error)
-            await asyncio.sleep(HINT_SECONDS)
+        waiting = asyncio.create_task(self._hinted())
+        try:
+            while True:
+                hinted = await waiting
+                waiting = asyncio.create_task(self._hinted())
+                with suppress(StoreError):
+                    if hinted and await self._listed() != seen:
+                        return
+                await asyncio.sleep(HINT_SECONDS)
+        finally:
+            waiting.cancel()
+
+    async def _hinted(self) -> bool:
+        try:
+            return await self._store.wait([document_topic(SYSTEM, SCHEDULED)], LOOK_SECONDS)
+        except StoreError as error:
+            log.debug("no hints: %s", error)
+            return False
 
     async def step(self) -> float:
         """One look: fires what is due. How many seconds to wait until the next one."""
