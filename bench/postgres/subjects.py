@@ -148,7 +148,7 @@ class Producer:
 TENURE = Subject(
     name="tenure",
     client="with_tenure",
-    drains=40_000,
+    drains=100_000,
     ones=2_000,
     settled="SELECT NOT EXISTS (SELECT 1 FROM tenure.ready) AND NOT EXISTS (SELECT 1 FROM tenure.running)",
     concurrency=1_000,
@@ -158,7 +158,7 @@ TENURE = Subject(
 PGQUEUER = Subject(
     name="pgqueuer",
     client="with_pgqueuer",
-    drains=40_000,
+    drains=100_000,
     settled="SELECT NOT EXISTS (SELECT 1 FROM pgqueuer)",
     peer="pgqueuer",
     concurrency=1_000,

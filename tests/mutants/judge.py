@@ -24,6 +24,7 @@ SUITES = {
     "processes-sqlite": "tests/stores/test_sqlite_processes.py",
     "together-postgres": "tests/stores/test_postgres_together.py",
     "network-postgres": "tests/stores/test_postgres_network.py",
+    "loops-postgres": "tests/stores/test_postgres_loops.py",
     "transactions-postgres": "tests/engine/test_postgres_transactions.py",
 }
 """The tests that a killer runs, up to the first that fails."""

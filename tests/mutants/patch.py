@@ -29,10 +29,12 @@ KILLERS = (
     "processes-sqlite",
     "together-postgres",
     "network-postgres",
+    "loops-postgres",
     "transactions-postgres",
 )
 """The machine on memory is its own model, so only the checker can object there; on SQLite lockstep must do it alone.
-On PostgreSQL it is others who get in the way: several clients at once, a network that breaks, a user's transaction."""
+On PostgreSQL it is others who get in the way: several clients at once, a network that breaks, a user's transaction. Who
+is told of what is looked at there too."""
 
 _SUITE = (
     "tests/conformance/test_memory.py",
@@ -41,6 +43,7 @@ _SUITE = (
     "tests/stores/test_sqlite_processes.py",
     "tests/stores/test_postgres_together.py",
     "tests/stores/test_postgres_network.py",
+    "tests/stores/test_postgres_loops.py",
     "tests/engine/test_postgres_transactions.py",
     "pyproject.toml",
 )

@@ -1,15 +1,23 @@
 """Calls on the event loop itself: in order where that matters, told with their transaction, and never given up."""
 
 import asyncio
+import json
+import os
+import socket
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from typing import Any
 
+import msgspec
 import psycopg
 import pytest
+from msgspec.structs import replace
 
-from tenure.domain.calls import Claim, Claimed, Enqueued
-from tenure.domain.errors import StoreFrozen
+from tenure.domain.calls import Claim, Claimed, Document, Enqueued, Settle, Succeed
+from tenure.domain.config import QUEUE, QueueConfig
+from tenure.domain.errors import IdConflict, StoreFrozen
 from tenure.domain.job import NewJob
+from tenure.domain.states import Mode
 from tenure.domain.store import FEED_TOPIC, queue_topic
 from tenure.stores.sql.postgres import wake as module
 from tenure.stores.sql.postgres.arriving import MANY
@@ -139,6 +147,106 @@ def test_the_first_notification_comes_with_its_transaction(postgres_url: str) ->
     told(postgres_url, story)
 
 
+async def warm(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> LoopConnections:
+    """Two jobs later, one that is like them can be sent at once."""
+    await store.enqueue([job(0)])
+    monkeypatch.setattr(module, "NEWS_SECONDS", 3_600.0)
+    await store.enqueue([job(1)])
+    (connections,) = store._opened()._loops.values()
+    return connections
+
+
+def test_one_job_of_many_like_it_is_sent_without_a_fiber(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(store: PostgresStore, url: str) -> None:
+        await warm(store, monkeypatch)
+        with monkeypatch.context() as patched:
+            patched.setattr("tenure.stores.sql.postgres.fibers.start", None)
+            assert await store.enqueue([job(2)]) == [Enqueued(job(2).id)]
+        again, other = await store.enqueue([job(2)]), await store.enqueue([replace(job(2), payload=b"[]")])
+        assert again == [Enqueued(job(2).id)]
+        assert isinstance(other[0], IdConflict)
+        await store.freeze()
+        assert await store.enqueue([job(3)]) == [StoreFrozen()]
+        await store.thaw()
+        assert await store.enqueue([job(3)]) == [Enqueued(job(3).id)]
+        assert await claimed(store, 10) == [job(number).id for number in range(4)]
+
+    told(postgres_url, story)
+
+
+def test_a_single_job_that_the_socket_takes_in_parts(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(store: PostgresStore, url: str) -> None:
+        (idle,) = (await warm(store, monkeypatch))._idle
+        with socket.socket(fileno=os.dup(idle.connection.pgconn.socket)) as line:
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+        with monkeypatch.context() as patched:
+            patched.setattr("tenure.stores.sql.postgres.fibers.start", None)
+            for number in range(2, 5):
+                large = job(number, payload=json.dumps("x" * 250_000).encode())
+                assert await store.enqueue([large]) == [Enqueued(large.id)]
+        assert await claimed(store, 10) == [job(number).id for number in range(5)]
+
+    told(postgres_url, story)
+
+
+def test_a_single_job_whose_caller_gives_up_goes_on(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its connection is free again."""
+
+    async def story(store: PostgresStore, url: str) -> None:
+        connections = await warm(store, monkeypatch)
+        calling = asyncio.create_task(store.enqueue([job(2)]))
+        await asyncio.sleep(0)
+        assert not connections._idle
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        async with asyncio.timeout(PATIENCE):
+            while not connections._idle:
+                await asyncio.sleep(0.001)
+        assert connections._room == Server(url).connections
+        assert queue_topic("mail") in store._opened().wake._topics
+        assert job(2).id in await claimed(store, 10)
+
+    told(postgres_url, story)
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["quickly", "in a fiber"])
+@pytest.mark.parametrize("ends", [False, True], ids=["goes on", "ends"])
+def test_a_connection_in_use_is_closed_with_the_store(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, first: bool, ends: bool
+) -> None:
+    """When its call has ended, or at once if that never will: its loop is gone."""
+
+    async def main() -> None:
+        store = await factory.create(ManualClock())
+        assert isinstance(store, PostgresStore)
+        stores.append(store)
+        if not first:
+            await warm(store, monkeypatch)
+        with psycopg.connect(postgres_url) as other:
+            other.execute(f'LOCK TABLE "{factory.schema_of(store)}".job IN SHARE MODE'.encode())
+            calling = asyncio.create_task(store.enqueue([job(2)]))
+            async with asyncio.timeout(PATIENCE):
+                while not store._opened()._loops or not in_use(store):
+                    await asyncio.sleep(0.001)
+            used.extend(in_use(store))
+            if ends:
+                return  # which gives up the call
+            await store.close()
+            assert not used[0].connection.closed
+        assert await calling == [Enqueued(job(2).id)]
+
+    def in_use(store: PostgresStore) -> list[Any]:
+        (connections,) = store._opened()._loops.values()
+        return list(connections._lent.values())
+
+    factory, stores, used = PostgresFactory(postgres_url), list[PostgresStore](), list[Any]()
+    asyncio.run(main())
+    asyncio.run(stores[0].close())
+    assert [one.connection.closed for one in used] == [True]
+    asyncio.run(factory.destroy(stores[0]))
+
+
 @pytest.mark.parametrize("closes", [False, True], ids=["while it is open", "when it closes"])
 def test_what_no_transaction_took_along_is_told_by_itself(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, closes: bool
@@ -159,6 +267,36 @@ def test_what_no_transaction_took_along_is_told_by_itself(
             assert queue_topic("post") in told[0].payload.split("\n")
             assert told[0].pid == wake.own[id(wake)]
             assert not wake._listening
+
+    told(postgres_url, story)
+
+
+@pytest.mark.parametrize("on_a_loop", [False, True], ids=["by a thread", "on another loop"])
+def test_who_tells_after_a_loop_that_stopped_is_heard(postgres_url: str, on_a_loop: bool) -> None:
+    """Whatever that loop had still to tell goes along."""
+
+    async def story(store: PostgresStore, url: str) -> None:
+        wake, topics = store._opened().wake, {queue_topic("mail"), queue_topic("post")}
+
+        def leave() -> None:
+            wake.carried(set())  # so that the next may not leave at once
+            wake.tell(topics)
+            stopped.stop()
+
+        def left() -> None:
+            stopped.call_soon(leave)
+            stopped.run_forever()
+
+        with closing(asyncio.new_event_loop()) as stopped, psycopg.connect(postgres_url, autocommit=True) as other:
+            other.execute(f'LISTEN "{channel(Server(url))}"'.encode())
+            await asyncio.to_thread(left)
+            assert wake._topics == topics
+            if on_a_loop:
+                wake.tell({queue_topic("mail")})
+            else:
+                await asyncio.to_thread(wake.tell, {queue_topic("mail")})
+            told = await asyncio.to_thread(lambda: list(other.notifies(timeout=PATIENCE, stop_after=1)))
+            assert set(told[0].payload.split("\n")) == topics
 
     told(postgres_url, story)
 
@@ -211,5 +349,44 @@ def test_a_claim_that_finds_nothing_writes_nothing(postgres_url: str) -> None:
             written = other.execute(f"SELECT body FROM {schema}.inbox ORDER BY seq".encode()).fetchall()
         assert len(written) == 1
         assert b'"enqueued"' in written[0][0]
+
+    told(postgres_url, story)
+
+
+@pytest.mark.parametrize(
+    ("config", "group", "scarce"),
+    [
+        (QueueConfig(), None, False),
+        (QueueConfig(limit=1), None, True),
+        (QueueConfig(mode=Mode.KEYED, group_limit=1), "g", True),
+    ],
+    ids=["no limit", "a limit", "a group"],
+)
+@pytest.mark.parametrize("exchanged", [False, True], ids=["settled", "exchanged"])
+def test_a_success_wakes_others_only_where_a_place_was_scarce(
+    postgres_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    config: QueueConfig,
+    group: str | None,
+    scarce: bool,
+    exchanged: bool,
+) -> None:
+    for pause in ("NEWS_SECONDS", "PAUSE_SECONDS", "FEED_PAUSE_SECONDS"):
+        monkeypatch.setattr(module, pause, 3_600.0)
+
+    async def story(store: PostgresStore, url: str) -> None:
+        body = msgspec.json.encode(config)
+        await store.put_document(Document(tenant="acme", kind=QUEUE, name="mail", body=body))
+        await store.enqueue([job(0, group=group)])
+        request = Claim(claim_id=bytes(16), worker="w", queues=(("mail", None),), n=1)
+        taken, wake = await store.claim(request), store._opened().wake
+        assert isinstance(taken, Claimed)
+        settlements = [Settle(one.token, Succeed(None)) for one in taken.jobs]
+        wake._topics.clear()
+        if exchanged:
+            await store.exchange(settlements, replace(request, claim_id=b"2" * 16))
+        else:
+            await store.settle(settlements)
+        assert wake._topics == ({FEED_TOPIC, queue_topic("mail")} if scarce else {FEED_TOPIC})
 
     told(postgres_url, story)

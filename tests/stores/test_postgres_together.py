@@ -399,18 +399,30 @@ def test_documents_are_put_as_they_were_called_whoever_gave_up(together: Togethe
     together(2, story)
 
 
-def test_a_freeze_waits_for_whoever_is_writing(together: Together) -> None:
+PLAIN: dict[str, Any] = {}
+LATER, LABELLED = {"delay": 60_000}, {"labels": {"to": "you"}}
+
+
+@pytest.mark.parametrize(
+    "kinds", [[PLAIN], [LATER], [PLAIN] * 200, [LATER, LABELLED]], ids=["one", "alike", "many", "of several kinds"]
+)
+def test_a_freeze_waits_for_whoever_is_writing(together: Together, kinds: list[dict[str, Any]]) -> None:
+    """By each of the statements that an enqueue may be."""
+
     async def story(clients: Clients) -> None:
         one, two = clients.stores
-        for number in (8, 9):
-            await one.enqueue([job(number)])  # its connection has seen the statement: the next call is nothing else
+        first, second, last = (
+            [job(1_000 * call + number, **fields) for number, fields in enumerate(kinds)] for call in range(3)
+        )
+        for jobs in (first, second):
+            await one.enqueue(jobs)  # its connection has seen the statement: the next call is nothing else
         with clients.held("LOCK TABLE tenure.job IN SHARE MODE"):
-            (enqueued,) = started(one.enqueue([job(1)]))
+            (enqueued,) = started(one.enqueue(last))
             await clients.waiting(1)
             (frozen,) = started(two.freeze())
             await clients.waiting(2)
             assert not frozen.done()
-        assert await enqueued == [Enqueued(uuid(1))]
+        assert await enqueued == [Enqueued(given.id) for given in last]
         await frozen
         page: Any = await two.dump()
         assert "job" in {item.kind for item in page.items}

@@ -127,8 +127,8 @@ class HandlerSignature:
 
     def decode(self, body: bytes, codec: Codec) -> dict[str, Any]:
         """The arguments of a payload, typed."""
-        found = asdict(self._decoded(body, codec))
-        if any(value is UNSET for value in found.values()):
+        found, (names, _, required) = asdict(self._decoded(body, codec)), self._names
+        if len(required) < len(names) and any(value is UNSET for value in found.values()):
             return {name: value for name, value in found.items() if value is not UNSET}
         return found
 

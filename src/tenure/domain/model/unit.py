@@ -246,7 +246,9 @@ class Unit:
         self.cascades[self.meta.cascade_head] = parent
 
     def ended(self, queues: Iterable[str], refs: Iterable[Ref]) -> None:
-        """A store moved jobs to their end by its own way; waiters are told all the same."""
+        """A store moved jobs to their end by its own way; waiters are told all the same. `queues`: those with a place
+        left that somebody may have waited for.
+        """
         self._freed.update(queues)
         self._ended.extend(refs)
 

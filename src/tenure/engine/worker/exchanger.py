@@ -14,6 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
+import msgspec
+
 from tenure.domain.calls import Claim, Claimed, ClaimedJob, Cursor, Fail, Settle, Settled
 from tenure.domain.errors import LeaseExpired, Refused, StoreError
 from tenure.domain.job import Failure, Lease
@@ -36,7 +38,7 @@ RETRY_SECONDS = (0.1, 5.0)
 log = logging.getLogger("tenure.worker")
 
 
-class Ended(NamedTuple):
+class Ended(msgspec.Struct, frozen=True, gc=False):
     """A job whose lease is to be ended so."""
 
     settle: Settle

@@ -306,7 +306,7 @@ class _Parts:
         hand, hooks = ended.hand, self._app.hooks
         refused = reply if isinstance(reply, Refused) else None
         if hand is not None and isinstance(refused, ABOUT_CARRIED) and isinstance(ended.settle.outcome, Succeed):
-            self.exchanger.settle(ended._replace(settle=Settle(hand.token, self._runner.refused(hand, refused))))
+            self.exchanger.settle(Ended(Settle(hand.token, self._runner.refused(hand, refused)), hand))
             return
         if hand is not None:
             self._leases.removed(hand)

@@ -161,10 +161,11 @@ def plain(unit: Unit, settlements: Sequence[Settle]) -> list[Job] | None:
 
 
 def succeed(unit: Unit, jobs: list[Job], settlements: Sequence[Settle]) -> list[Settled | Refused]:
-    """Ends plain jobs well."""
+    """Ends plain jobs well. Only where a place was scarce may another job have waited for theirs."""
     now, moves = unit.now, _tables(unit).hot
     results, running = moves.results, moves.running
     kinds: dict[int, _Succeeding] = {}
+    freed: set[str] = set()
     for job, one in zip(jobs, settlements, strict=True):
         spec, lease, outcome = job.spec, job.lease, one.outcome
         if lease is None or type(outcome) is not Succeed:
@@ -172,6 +173,8 @@ def succeed(unit: Unit, jobs: list[Job], settlements: Sequence[Settle]) -> list[
         kind = kinds.get(id(lease))  # one lease, one claim, tenant, queue and type (`_Leasing`)
         if kind is None:
             kind = kinds[id(lease)] = _Succeeding(unit, job, lease)
+            if _tables(unit).rules(spec.tenant, spec.queue).limit is not None:
+                freed.add(spec.queue)
         seq, name, result = spec.seq, spec.id, outcome.result
         size = "" if result is None else f',"result_size":{len(result)}'
         if job.version == 2:
@@ -186,6 +189,7 @@ def succeed(unit: Unit, jobs: list[Job], settlements: Sequence[Settle]) -> list[
             )
         running.pop((spec.tenant, name), None)
         if spec.group is not None:
+            freed.add(spec.queue)
             moves.out_of_order.append((spec.queue, spec.tenant, spec.group, seq))
         if result is not None:
             results.append((now + max(spec.result_ttl, spec.unique_for or 0), seq, result, outcome.codec))
@@ -193,7 +197,7 @@ def succeed(unit: Unit, jobs: list[Job], settlements: Sequence[Settle]) -> list[
     unit.fetch_bindings([key for spec in specs if (key := spec.binding_key) is not None])
     for spec in specs:
         release_key(unit, spec, State.SUCCEEDED)
-    unit.ended({job.spec.queue for job in jobs}, [job.ref for job in jobs])
+    unit.ended(freed, [job.ref for job in jobs])
     return [_SUCCEEDED] * len(jobs)
 
 

@@ -247,6 +247,10 @@ class SqlTables(ABC):
             self._rules[lane] = merge(*configs(self, tenant, queue))
         return self._rules[lane]
 
+    def knows_rules(self, tenant: str, queue: str) -> bool:
+        """Whether `rules` needn't ask."""
+        return (tenant, queue) in self._rules
+
     def tenant_config(self, tenant: str) -> TenantConfig:
         if tenant not in self._tenant_configs:
             document = self.document((tenant, TENANT, tenant))

@@ -161,6 +161,13 @@ def test_a_success_that_frees_a_slot_hints(world: World) -> None:
     assert hinted(world, MAIL, lambda: world.succeed(token))
 
 
+def test_a_success_that_frees_its_group_hints(world: World) -> None:
+    world.configure(mode=Mode.KEYED, group_limit=1)
+    token = world.start(group="g")
+    world.add(group="g")
+    assert hinted(world, MAIL, lambda: world.succeed(token))
+
+
 @pytest.mark.parametrize("end", ["retry", "release"])
 def test_a_job_that_comes_back_hints(world: World, end: str) -> None:
     token = world.start()

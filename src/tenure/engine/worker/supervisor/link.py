@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable
 from itertools import count
 
+from tenure.domain.job import Job
 from tenure.engine.worker.clock import boottime
 from tenure.engine.worker.hand import Ending, Hand
 from tenure.engine.worker.renewer import PROGRESS_SECONDS
@@ -39,6 +40,8 @@ class Link:
         self._outbox: list[Message] = [hello]
         self._took: Took | None = None
         """The last in the outbox, if more leases may join it."""
+        self._last: Job | None = None
+        """The last one told of."""
         self._done: list[int] = []
         """Leases that have ended: told together, after everything else."""
         self._writer: asyncio.StreamWriter | None = None
@@ -65,24 +68,14 @@ class Link:
         slot, generation = self._free.pop() if self._free else -1, next(self._generations)
         self._hands[generation] = hand
         hand.shared_deadline = SharedDeadline(self._deadlines, slot, generation)
-        job, token = hand.claimed.job, hand.token
-        spec = job.spec
-        terms = Terms(
-            token.tenant,
-            token.lease_seq,
-            token.secret,
-            spec.job_type,
-            hand.ttl_seconds,
-            hand.renew_at,
-            hand.timeout_at,
-            spec.timeout,
-            job.attempt,
-            spec.retry,
-        )
-        if self._took is None or terms != self._took.terms:
-            self._took = Took(terms, [])
-            self._outbox.append(self._took)
-        self._took.leases.append((slot, generation, token.job_id))
+        job = hand.claimed.job
+        if self._took is None or not _of_one_kind(job, self._last):
+            terms = _terms(hand)
+            if self._took is None or terms != self._took.terms:
+                self._took = Took(terms, [])
+                self._outbox.append(self._took)
+        self._last = job
+        self._took.leases.append((slot, generation, hand.token.job_id))
         self._flush_soon()
 
     def removed(self, hand: Hand) -> None:
@@ -137,3 +130,35 @@ class Link:
                     hand.end(Ending(message.ending), cancel=message.cancel)
         log.error("the supervisor is gone: this worker ends")
         self._gone()
+
+
+def _of_one_kind(job: Job, other: Job | None) -> bool:
+    """Whether two jobs certainly have the same terms, if they were taken at once. Cheaper than to make both."""
+    if other is None or job.lease is not other.lease:
+        return False
+    spec, known = job.spec, other.spec
+    return (
+        spec.job_type == known.job_type
+        and spec.tenant == known.tenant
+        and spec.timeout == known.timeout
+        and spec.retry == known.retry
+        and job.attempt == other.attempt
+        and job.lease_seq == other.lease_seq
+    )
+
+
+def _terms(hand: Hand) -> Terms:
+    job, token = hand.claimed.job, hand.token
+    spec = job.spec
+    return Terms(
+        token.tenant,
+        token.lease_seq,
+        token.secret,
+        spec.job_type,
+        hand.ttl_seconds,
+        hand.renew_at,
+        hand.timeout_at,
+        spec.timeout,
+        job.attempt,
+        spec.retry,
+    )

@@ -4,7 +4,6 @@ import asyncio
 import mmap
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -116,7 +115,7 @@ class Deadlines:
         self._map.close()
 
 
-class SharedDeadline(NamedTuple):
+class SharedDeadline(msgspec.Struct, frozen=True, gc=False):
     """Where a lease's deadline is written down."""
 
     deadlines: Deadlines

@@ -138,12 +138,15 @@ def _arrive_alike(
         name, values = "arrive_alike", _alike_values(jobs, tables.config, now)
     text = None if news is None else news.text()
     if news is None or text is None:
-        (row,) = tables.pipeline.ask_part(name, parts, *values)
-        return bool(row[0])
-    (row,) = tables.pipeline.ask_part(name, parts | {"heard"}, *values, news.channel, text)
-    if row[0]:
+        return _any(tables.pipeline.ask_part(name, parts, *values))
+    done = _any(tables.pipeline.ask_part(name, parts | {"heard"}, *values, news.channel, text))
+    if done:
         news.told()
-    return bool(row[0])
+    return done
+
+
+def _any(found: Sequence[Sequence[Any]]) -> bool:
+    return bool(found and found[0][0])
 
 
 def _numbered_values(jobs: Alike, config: int, now: Ms, numbers: Sequence[int]) -> list[Any]:
@@ -164,6 +167,15 @@ def _numbered_values(jobs: Alike, config: int, now: Ms, numbers: Sequence[int]) 
     stories = _stories(job, jobs.ids, jobs.payloads).replace(_NOW_MARK, str(now)).replace(_DUE_MARK, str(now))
     whose = (config, now, job.tenant, job.queue, job.job_type, job.priority)
     return [*whose, bigints(numbers), encoded_texts(ids), byteas(specs), byteas(jobs.payloads), stories]
+
+
+def one_values(tables: PostgresTables, job: NewJob, now: Ms | None) -> list[Any] | None:
+    """What `arrive_one` wants of a job, if it is one for it and that is known without asking."""
+    if tables.config < 0 or not tables.knows_rules(job.tenant, job.queue):
+        return None
+    if job.key is not None or _parts([job]) or not _plain(tables, job):
+        return None
+    return _one_values(job, tables.config, now)
 
 
 def _one_values(job: NewJob, config: int, now: Ms | None) -> list[Any]:

@@ -156,10 +156,14 @@ def _count(given: str) -> int:
 
 
 def still_there(connection: "Connection[Any]") -> bool:
-    """Whether the server hasn't gone while nobody asked it: of what isn't sent to one that has, nobody is in doubt."""
+    """Whether the server hasn't gone while nobody asked it: of what isn't sent to one that has, nobody is in doubt.
+    If it has, the connection is closed, for all who watch it.
+    """
     with suppress(psycopg.OperationalError):
         connection.pgconn.consume_input()  # what it said last
         connection.pgconn.consume_input()  # and that it went
+    if connection.closed:
+        connection.close()
     return not connection.closed
 
 

@@ -131,53 +131,82 @@ class LoopConnections:
         """Where the server's processes that serve this one are noted, by their connections."""
         self._place = place
         self._threads = threads
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._room = server.connections
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._idle: list[Connected] = []
+        self._lent: dict[int, Connected] = {}
+        self._left = False
         self._turns: deque[Turn] = deque()
 
     @contextmanager
     def lent(self) -> Iterator[Connected]:
         while not self._room:
-            turn = self._loop.create_future()
+            turn = self.loop.create_future()
             self._waiting.append(turn)
             waited(turn)
         self._room -= 1
+        tables: Connected | None = None
         try:
-            tables = self._idle.pop() if self._idle else self._connected()
-            try:
-                if not still_there(tables.connection):
-                    tables.connection.close()
-                    raise Severed(committing=False)
-                yield tables
-            finally:
-                tables.end()
-                if tables.connection.closed:
-                    self._own.pop(id(tables), None)
-                else:
-                    self._idle.append(tables)
+            tables = self._out(self._idle.pop() if self._idle else self._connected())
+            if not still_there(tables.connection):
+                raise Severed(committing=False)
+            yield tables
         finally:
-            self._room += 1
-            if self._waiting:
-                self._waiting.popleft().set_result(None)
+            if tables is not None:
+                tables.end()
+            self.give_back(tables)
+
+    def borrow(self) -> Connected | None:
+        """A connection that is open and free, for whoever gives it back; None if there is none at once."""
+        if not self._room or not self._idle:
+            return None
+        self._room -= 1
+        return self._out(self._idle.pop())
+
+    def _out(self, tables: Connected) -> Connected:
+        self._lent[id(tables)] = tables
+        return tables
+
+    def give_back(self, tables: Connected | None) -> None:
+        """Somebody else may have it. None: none could be had."""
+        if tables is not None:
+            self._lent.pop(id(tables), None)
+            if self._left:
+                tables.connection.close()
+            if tables.connection.closed:
+                self._own.pop(id(tables), None)
+            else:
+                self._idle.append(tables)
+        self._room += 1
+        if self._waiting:
+            self._waiting.popleft().set_result(None)
 
     def _connected(self) -> Connected:
-        connection = waited(self._loop.run_in_executor(self._threads, self._server.connect))
-        tables = Connected(LoopRunner(connection, self._loop, Signal, waited), self._place, guest=False)
+        connection = waited(self.loop.run_in_executor(self._threads, self._server.connect))
+        tables = Connected(LoopRunner(connection, self.loop, Signal, waited), self._place, guest=False)
         self._own[id(tables)] = connection.info.backend_pid
         return tables
 
     def turn(self) -> "Turn":
         """Waits until everybody who came before has ended their turn."""
-        turn = Turn(self._turns, self._loop)
+        turn = Turn(self._turns, self.loop)
         self._turns.append(turn)
         if self._turns[0] is not turn:
             waited(turn.signal)
         return turn
 
     def hang_up(self) -> None:
+        """Closes those that nobody has."""
         idle, self._idle = self._idle, []
         for tables in idle:
             tables.connection.close()
             self._own.pop(id(tables), None)
+
+    def leave(self) -> None:
+        """Closes all, each when it is given back; on a loop that doesn't run any more, none will be."""
+        self._left = True
+        if not self.loop.is_running():
+            self._idle += self._lent.values()
+            self._lent.clear()
+        self.hang_up()

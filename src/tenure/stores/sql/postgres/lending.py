@@ -34,24 +34,24 @@ class Connected(PostgresTables):
 
     def __init__(self, runner: ConnectionRunner, place: Place, guest: bool) -> None:
         super().__init__(runner, place)
-        self._runner = runner
+        self.runner = runner
         self._guest = guest
 
     @property
     def connection(self) -> "Connection[Any]":
-        return self._runner.connection
+        return self.runner.connection
 
     def move(self, connection: "Connection[Any]") -> None:
         """From now on over another connection; what is known of the configuration stays known."""
-        self._runner.connection = connection
+        self.runner.connection = connection
 
     def say(self, text: bytes) -> None:
         """Runs a statement that has no parameters."""
-        self._runner.say(text)
+        self.runner.say(text)
 
     @contextmanager
     def transaction(self, begin: bytes = b"") -> Iterator[None]:
-        with self._runner.pipelined():
+        with self.runner.pipelined():
             if begin:
                 self.say(begin)
             if self._guest:
@@ -85,7 +85,6 @@ class OwnConnections:
         if tables is None:
             tables = Connected(OwnRunner(self._server.connect()), self._place, guest=self._server.pooled)
         elif not still_there(tables.connection):
-            tables.connection.close()
             raise Severed(committing=False)
         try:
             yield tables

@@ -75,8 +75,8 @@ class LoopRunner(BinaryColumns):
         self._watched: int | None = None
         """The socket, while the loop watches it: from the first wait until it closes, for to begin and to end that take
         as long as to send a statement."""
-        self._waiting: tuple[Signal, Callable[[], bool]] | None = None
-        """What is to be told when which condition holds."""
+        self._waiting: tuple[Callable[[BaseException | None], None], Callable[[], bool]] | None = None
+        """Who is to be told when which condition holds."""
         self._heard = 0.0
         """When the server last said something, or was last asked."""
         self._timer: asyncio.TimerHandle | None = None
@@ -90,6 +90,33 @@ class LoopRunner(BinaryColumns):
             self._asked(prepares=text)
         self._libpq.send_query_prepared(name, given, [_BINARY] * len(given), _BINARY)
         return self._asked()
+
+    def ask(
+        self, text: str, values: Sequence[Any], look: Callable[[], bool], tell: Callable[[BaseException | None], None]
+    ) -> bool:
+        """Sends a statement that is prepared, over a connection that is watched; False if either isn't so. `look` takes
+        what comes and says whether that is all; then `tell` is called, or when no more will come.
+        """
+        name = self._names.get(text)
+        if name is None or self._watched is None or self._waiting is not None:
+            return False
+        _, given = zip(*map(wire, values), strict=True)
+        try:
+            self._libpq.send_query_prepared(name, given, [_BINARY] * len(given), _BINARY)
+            unsent = bool(self._libpq.flush())
+        except psycopg.Error as error:
+            tell(error)
+            return True
+        socket = self._libpq.socket
+
+        def told(error: BaseException | None) -> None:
+            self._waiting = None
+            if unsent:
+                self._loop.remove_writer(socket)
+            tell(error)
+
+        self._wait_for(told, (lambda: not self._libpq.flush() and look()) if unsent else look, unsent)
+        return True
 
     def say(self, text: bytes) -> None:
         """Runs a statement that has no parameters."""
@@ -173,8 +200,18 @@ class LoopRunner(BinaryColumns):
         """Lets the loop go on until a condition holds, which is looked at whenever the server says something or, if
         so asked, takes more. A long answer comes in many parts: only the last one is worth a switch.
         """
-        loop, socket, waiting = self._loop, self._libpq.socket, self._signal()
-        self._waiting, self._heard = (waiting, done), loop.time()
+        waiting, socket = self._signal(), self._libpq.socket
+        self._wait_for(waiting.fire, done, writing)
+        try:
+            self._waited(waiting)
+        finally:
+            self._waiting = None
+            if writing:
+                self._loop.remove_writer(socket)
+
+    def _wait_for(self, tell: Callable[[BaseException | None], None], done: Callable[[], bool], writing: bool) -> None:
+        loop, socket = self._loop, self._libpq.socket
+        self._waiting, self._heard = (tell, done), loop.time()
         if self._watched is None:
             loop.add_reader(socket, self._look)
             self._watched = socket
@@ -182,12 +219,6 @@ class LoopRunner(BinaryColumns):
             loop.add_writer(socket, self._look)
         if self._timer is None:
             self._timer = loop.call_later(patience.SILENT_SECONDS, self._listen)
-        try:
-            self._waited(waiting)
-        finally:
-            self._waiting = None
-            if writing:
-                loop.remove_writer(socket)
 
     def _look(self) -> None:
         """The server said something, or takes more."""
@@ -201,10 +232,10 @@ class LoopRunner(BinaryColumns):
             if waiting is None:  # it went while nobody asked it
                 self.connection.close()
             else:
-                waiting[0].fire(error)
+                waiting[0](error)
             return
         if waiting is not None and done:
-            waiting[0].fire()
+            waiting[0](None)
 
     def _listen(self) -> None:
         """Gives up a server that owes an answer and is silent."""
@@ -215,9 +246,9 @@ class LoopRunner(BinaryColumns):
         if left > 0:
             self._timer = self._loop.call_later(left, self._listen)
             return
-        waiting, _ = self._waiting
+        tell, _ = self._waiting
         self.connection.close()
-        waiting.fire(psycopg.OperationalError(f"the server didn't answer for {patience.SILENT_SECONDS:.0f} s"))
+        tell(psycopg.OperationalError(f"the server didn't answer for {patience.SILENT_SECONDS:.0f} s"))
 
     def _unwatch(self) -> None:
         """The socket is about to be closed, or is."""

@@ -25,7 +25,7 @@ from tenure.domain.store import FEED_TOPIC, Capabilities, Clock, ClockFloor, que
 from tenure.stores.base import ModelStore, Operation, check_batch, putting
 from tenure.stores.hints import Hints
 from tenure.stores.sql import hot
-from tenure.stores.sql.postgres import fibers
+from tenure.stores.sql.postgres import fibers, quick
 from tenure.stores.sql.postgres.arriving import MANY, arrive
 from tenure.stores.sql.postgres.connection import NotNow, Server, sound, translated
 from tenure.stores.sql.postgres.ears import Ears
@@ -165,7 +165,16 @@ class PostgresStore(ModelStore):
     async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[Enqueued | Refused]:
         check_batch("jobs", jobs)
         opened = self._opened()
-        return await opened.on_loop(opened.enqueue, jobs, atomic)
+        severed: Severed | None = None
+        if len(jobs) == 1:
+            try:
+                enqueued = await opened.enqueue_quickly(jobs[0])
+            except Severed as error:
+                severed = error
+            else:
+                if enqueued is not None:
+                    return [enqueued]
+        return await opened.on_loop(opened.enqueue, jobs, atomic, severed)
 
     async def settle(self, settlements: Sequence[Settle]) -> list[Settled | Refused]:
         check_batch("settlements", settlements)
@@ -326,13 +335,13 @@ class _Open:
             ended = [self._loops.pop(other) for other in list(self._loops) if other.is_closed()]
             made = self._loops[loop] = LoopConnections(self._server, self.place, self.pool, self.wake.own)
         for connections in ended:
-            connections.hang_up()
+            connections.leave()
         return made
 
     def leave_loops(self) -> None:
         """Closes the connections of all event loops, each on its own."""
         with self._lock:
-            leaving = [(loop, connections.hang_up) for loop, connections in self._loops.items()]
+            leaving = [(loop, connections.leave) for loop, connections in self._loops.items()]
             leaving += [(loop, ears.close) for loop, ears in self._ears.items()]
             self._loops, self._ears = {}, {}
         for loop, leave in leaving:
@@ -345,17 +354,33 @@ class _Open:
         fiber = fibers.current()
         return self.connections if fiber is None else fiber.connections
 
-    def enqueue(self, jobs: Sequence[NewJob], atomic: bool) -> list[Enqueued | Refused]:
-        """By one statement if that will do, else as any other call. Large calls of one loop keep their order."""
+    async def enqueue_quickly(self, job: NewJob) -> Enqueued | None:
+        """None if the job must go the usual way, and so must one whose connection broke."""
+        connections = self._loops.get(asyncio.get_running_loop())
+        if connections is None:
+            return None
+        topics = {FEED_TOPIC, queue_topic(job.queue)}
+        news = News(self.wake, topics)
+        now = None if self._clock is None else self._clock()
+        asked = quick.enqueue(connections, job, now, news, lambda: self._tell(topics, carried=news.carried))
+        return None if asked is None else await asked
+
+    def enqueue(self, jobs: Sequence[NewJob], atomic: bool, severed: Severed | None = None) -> list[Enqueued | Refused]:
+        """By one statement if that will do, else as any other call. Large calls of one loop keep their order.
+
+        `severed`: they may be there already.
+        """
         fiber = fibers.current()
         turn = fiber.connections.turn() if fiber is not None and len(jobs) >= MANY else None
         try:
-            return self._enqueue(jobs, atomic, lambda: turn.end() if turn is not None else None)
+            return self._enqueue(jobs, atomic, lambda: turn.end() if turn is not None else None, severed)
         finally:
             if turn is not None:
                 turn.end()
 
-    def _enqueue(self, jobs: Sequence[NewJob], atomic: bool, placed: Callable[[], None]) -> list[Enqueued | Refused]:
+    def _enqueue(
+        self, jobs: Sequence[NewJob], atomic: bool, placed: Callable[[], None], severed: Severed | None
+    ) -> list[Enqueued | Refused]:
         kinds = [jobs.kind] if type(jobs) is Alike else jobs
         topics = {FEED_TOPIC, *(queue_topic(queue) for queue in {job.queue for job in kinds})}
         news = News(self.wake, topics)
@@ -366,7 +391,7 @@ class _Open:
             parts = [lambda unit: model.enqueue(unit, jobs, atomic)]
             return cast(list[Enqueued | Refused], self._transaction(parts, jobs, topics, careful)[0])
 
-        replies = self._again(attempt)
+        replies = self._again(attempt, severed)
         self._tell(topics, carried=news.carried)
         return replies
 
@@ -424,12 +449,11 @@ class _Open:
             if not carried:
                 self.wake.tell(topics)
 
-    def _again(self, attempt: Callable[[bool], T]) -> T:
+    def _again(self, attempt: Callable[[bool], T], severed: Severed | None = None) -> T:
         """Whoever was overtaken begins again, and so does one whose connection broke: a server that restarts is back
         soon, and one that is full or starting lets others in. Every call may be sent again (§5a).
         """
-        deadline, pause, careful = time.monotonic() + TRY_SECONDS, 0.001, False
-        severed: Severed | None = None
+        deadline, pause, careful = time.monotonic() + TRY_SECONDS, 0.001, severed is not None
         suspect: Bad | None = None
         bad: Bad | None = None
         while True:

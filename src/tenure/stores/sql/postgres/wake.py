@@ -85,6 +85,8 @@ class Wake:
         self._reminder: tuple[asyncio.AbstractEventLoop | None, float] = (None, 0.0)
         """The event loop that looks next whether there is something to tell, and when."""
         self._thread: threading.Thread | None = None
+        self._known: float | None = None
+        """What the thread knows of `_wanted`: it looks again by then."""
         self._ended = False
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
@@ -106,18 +108,23 @@ class Wake:
     def tell(self, topics: Collection[str]) -> None:
         """Tells other processes, soon. On an event loop that is left to the next transaction, if one comes in time."""
         with self._lock:
-            before = self._wanted()
             self._topics.update(topics)
-            sooner = self._wanted() != before
-        if not sooner:
-            return
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            self._start()
-            self._poke()
+            self._rouse()
         else:
             self._remind(loop)
+
+    def _rouse(self) -> None:
+        """Has the thread look, unless it will in time."""
+        with self._lock:
+            wanted = self._wanted()
+            if wanted == self._known:
+                return
+            self._known = wanted
+        self._start()
+        self._poke()
 
     def _remind(self, loop: asyncio.AbstractEventLoop) -> None:
         """Looks when it is time, unless somebody will."""
@@ -126,7 +133,7 @@ class Wake:
             if pause is None:
                 return
             due, (known, when) = time.monotonic() + pause, self._reminder
-            if known is not None and not known.is_closed() and when <= due:
+            if known is not None and known.is_running() and when <= due:
                 return
             self._reminder = loop, due
         loop.call_later(pause, self._reminded, loop)
@@ -139,8 +146,7 @@ class Wake:
         if pause:
             self._remind(loop)
         elif pause is not None:
-            self._start()
-            self._poke()
+            self._rouse()
 
     def may_carry(self, topics: set[str]) -> str | None:
         """What a transaction may tell of its own topics, and of those that wait to be told."""
@@ -200,7 +206,7 @@ class Wake:
                 self._tell((EVERYTHING,))  # whatever was told before
                 listens = True
             with self._lock:
-                pause = self._pause()
+                self._known, pause = self._wanted(), self._pause()
             ready, _, _ = select.select([connection.fileno(), self._reader], [], [], pause)
             if self._reader in ready:
                 os.read(self._reader, 4096)

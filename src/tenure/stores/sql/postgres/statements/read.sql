@@ -10,18 +10,21 @@ FROM tenure.meta
 
 -- name: meta_to_write
 -- The same, and a lock on the table that no other writer minds: whoever takes it for themselves (`stop`) knows that
--- every writer so far has ended, and that the next ones will see what they write.
+-- every writer so far has ended, and that the next ones will see what they write. A part that nobody reads is never run,
+-- but what it names is locked before the statement looks at anything.
+WITH locked AS (SELECT FROM tenure.meta FOR KEY SHARE)
 SELECT (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tenure.arrival), epoch, frozen, loading, last_turn,
        hold_until, greatest(feed_floor, coalesce((SELECT max(position) FROM tenure.feed), 0)), feed_floor,
        config, version, EXISTS (SELECT 1 FROM tenure.edge), floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
-FROM tenure.meta LEFT JOIN (SELECT one AS never FROM tenure.meta WHERE one = 0 FOR KEY SHARE) AS nobody ON true
+FROM tenure.meta
 
 -- name: meta_begun
 -- The same in a transaction of our own, which begins with it: its time is then known to every statement.
+WITH locked AS (SELECT FROM tenure.meta FOR KEY SHARE)
 SELECT (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tenure.arrival), epoch, frozen, loading, last_turn,
        hold_until, greatest(feed_floor, coalesce((SELECT max(position) FROM tenure.feed), 0)), feed_floor,
        config, version, EXISTS (SELECT 1 FROM tenure.edge), floor(extract(epoch FROM now()) * 1000)::bigint
-FROM tenure.meta LEFT JOIN (SELECT one AS never FROM tenure.meta WHERE one = 0 FOR KEY SHARE) AS nobody ON true
+FROM tenure.meta
 
 -- name: impatient
 -- Whoever wants a table for themselves makes others wait behind them: they had better not wait for long.
