@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tenure import Tenure
-from tenure.domain.calls import Claimed, Cursor
+from tenure.domain.calls import Claim, Claimed, Cursor
 from tenure.domain.states import State
 from tenure.engine.worker.exchanger import SOME
 from tenure.engine.worker.hand import HALVED
@@ -71,8 +71,7 @@ async def test_a_worker_isnt_idle_while_another_call_is_on_its_way(app: Tenure) 
         await worker.idle()
         assert worker._parts is not None
         exchanger = worker._parts.exchanger
-        request = exchanger._request(Cursor())
-        assert request is not None
+        request = Claim(claim_id=bytes(16), worker="w", queues=(("default", None),), n=1)
         nothing = Claimed((), Cursor(), 0)
         exchanger.idle.clear()
         turns, exchanger._turns = exchanger._turns, [asyncio.create_task(asyncio.sleep(0)) for _ in range(2)]
