@@ -80,7 +80,8 @@ def beside(ours: dict[str, float], peer: dict[str, float]) -> dict[str, Any]:
     rows = {"tenure": ours, "pgqueuer": peer, "chancy": {}}
     ones = dict.fromkeys(measure.WORDS, 1.0)
     raw = {"clients": 2, "batch": 500, "one": 10, "bulk": 10, "drain": 10}
-    return {"sizes": {"scale": 1.0}, "subjects": {name: {**ones, **row} for name, row in rows.items()}, "raw": raw}
+    subjects = {name: {**ones, **row} for name, row in rows.items()}
+    return {"sizes": {"scale": 1.0}, "subjects": subjects, "variants": {"tenure, otherwise": 9_000}, "raw": raw}
 
 
 def test_postgres_is_judged_by_the_best_of_its_peers() -> None:
@@ -88,6 +89,8 @@ def test_postgres_is_judged_by_the_best_of_its_peers() -> None:
     assert drain(beside({"drain": 4_000}, {"drain": 2_000}))[1]
     assert not drain(beside({"drain": 3_999}, {"drain": 2_000}))[1]
     assert not drain({**beside({"drain": 4_000}, {"drain": 2_000}), "sizes": {"scale": 0.5}})[1]
+    otherwise = {"variants": {"pgqueuer, otherwise": 2_001}}
+    assert not drain({**beside({"drain": 4_000}, {"drain": 2_000}), **otherwise})[1]
     assert "2.00× the best peer (pgqueuer 2,000)" in drain(beside({"drain": 4_000}, {"drain": 2_000}))[0]
     assert show_postgres.latency(beside({"p50_ms": 1.0}, {"p50_ms": 2.0}))[1]
     assert not show_postgres.latency(beside({"p50_ms": 1.1}, {"p50_ms": 2.0}))[1]

@@ -4,18 +4,18 @@ import random
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from bench.postgres import raw
 from bench.postgres.peers import versions as versions_of
 from bench.postgres.server import Server, started, wal_position
-from bench.postgres.subjects import VARIANTS, Placed, Producer, Subject, chosen
+from bench.postgres.subjects import VARIANTS, Placed, Producer, Subject, chosen, variants
 from bench.record import Figures
 from bench.worker.board import Board
 from bench.worker.running import usage
@@ -87,18 +87,17 @@ def measured(peers: str, rounds: int, sizes: Sizes, say: Say) -> Figures:
 
 
 def measure(server: Server, subjects: Sequence[Subject], rounds: int, sizes: Sizes, say: Say) -> Figures:
-    """Every subject once, in another order each time, the raw limit and Tenure's own variants, then all again."""
+    """All subjects through one round, the raw limit and the variants, then all again."""
     found: dict[str, list[Run]] = defaultdict(list)
     limits: list[Figures] = []
     drains: dict[str, list[float]] = defaultdict(list)
     for number in range(1, rounds + 1):
-        for subject in random.sample(subjects, len(subjects)):
-            found[subject.name].append(one_round(server, subject, sizes))
-            say(f"  round {number}: {words(subject.name, msgspec.to_builtins(found[subject.name][-1]))}")
+        for name, run in one_round(server, subjects, sizes).items():
+            found[name].append(run)
+            say(f"  round {number}: {words(name, msgspec.to_builtins(run))}")
         limits.append(raw.measure(server, max(2 * raw.BATCH, round(subjects[0].drains * sizes.scale))))
         say(f"  round {number}: {raw.words(limits[-1])}")
-        for variant in sizes.variants:
-            variant = replace(variant, peer=subjects[0].peer)
+        for variant in variants(sizes.variants, subjects):
             drains[variant.name].append(drain_only(server, variant, sizes))
             say(f"  round {number}: {variant.name:<36}drain/s {drains[variant.name][-1]:,.0f}")
     return {
@@ -111,32 +110,87 @@ def measure(server: Server, subjects: Sequence[Subject], rounds: int, sizes: Siz
     }
 
 
-def one_round(server: Server, subject: Subject, sizes: Sizes) -> Run:
-    """One subject in a new database: bulk, drain and latency with one process; the rest, and a drain by several."""
-    jobs, ones = (max(CALLERS, round(count * sizes.scale)) for count in (subject.drains, subject.ones))
-    with server.database() as url, tempfile.TemporaryDirectory() as folder, server.connect(url) as connection:
-        board = Board(Path(folder))
-        placed = subject.at(url, Path(folder))
-        placed.install()
-        began = wal_position(connection)
-        with placed.producer() as producer:
-            producer.ask("one", WARM)
-            bulk = jobs / producer.ask("bulk", jobs)
-            with placed.workers(1) as pids:
-                drain = (jobs + WARM) / drained(subject, connection, board, jobs + WARM)
-                wal = (wal_position(connection) - began) / jobs
-                time.sleep(sizes.idle_seconds)
-                idle = usage(pids[0]).memory_mib
-                waits = _waits(placed, producer, board, sizes.latency_jobs)
-            one = ones / producer.ask("one", ones)
-            several = ones // CALLERS * CALLERS
-            together = several / producer.ask("together", several, CALLERS)
-            producer.ask("bulk", jobs)
-        board.clear()
-        with placed.workers(sizes.processes):
-            whole = jobs + ones + several
-            four = whole / drained(subject, connection, board, whole)
-    return Run(one, together, bulk, drain, four, median(waits), quantiles(waits, n=100)[98], idle, wal)
+def one_round(server: Server, subjects: Sequence[Subject], sizes: Sizes) -> dict[str, Run]:
+    """Each subject in a new database. What is compared is measured of one after the other, in another order each time,
+    before anything else is: the machine may be half as fast a minute later.
+    """
+    with ExitStack() as stack:
+        tried = [stack.enter_context(Tried.open(server, subject, sizes)) for subject in subjects]
+        for part in (Tried.wait, Tried.bulk, Tried.drain, Tried.one_by_one, Tried.together, Tried.drain_by_several):
+            for one in random.sample(tried, len(tried)):
+                part(one)
+        return {one.subject.name: Run(**one.figures) for one in tried}
+
+
+class Tried:
+    """One subject in one round, with a producer; workers come and go."""
+
+    producer: Producer
+
+    def __init__(self, server: Server, subject: Subject, sizes: Sizes, url: str, folder: Path) -> None:
+        self.subject = subject
+        self.figures: dict[str, float] = {}
+        self._sizes = sizes
+        self._jobs, self._ones = (max(CALLERS, round(count * sizes.scale)) for count in (subject.drains, subject.ones))
+        self._several = self._ones // CALLERS * CALLERS
+        self._board = Board(folder)
+        self._placed = subject.at(url, folder)
+        self._placed.install()
+        self._connection = server.connect(url)
+        self._wal = 0
+
+    @classmethod
+    @contextmanager
+    def open(cls, server: Server, subject: Subject, sizes: Sizes) -> "Iterator[Tried]":
+        with server.database() as url, tempfile.TemporaryDirectory() as folder:
+            tried = cls(server, subject, sizes, url, Path(folder))
+            with tried._connection, tried._placed.producer() as tried.producer:
+                tried.producer.ask("one", WARM)
+                yield tried
+
+    def wait(self) -> None:
+        """How long a job waits for an idle worker, which has had a few."""
+        with self._placed.workers(1):
+            until(self.subject, self._board, WARM)
+            time.sleep(self._sizes.idle_seconds)
+            waits = _waits(self._placed, self.producer, self._board, self._sizes.latency_jobs)
+        self._board.clear()
+        self.figures |= {"p50_ms": median(waits), "p99_ms": quantiles(waits, n=100)[98]}
+
+    def bulk(self) -> None:
+        with self._written():
+            self.figures["bulk"] = self._jobs / self.producer.ask("bulk", self._jobs)
+
+    def drain(self) -> None:
+        """By one process; what it keeps afterwards, and what both took in WAL."""
+        with self._placed.workers(1) as pids:
+            with self._written():
+                self.figures["drain"] = self._jobs / self._drained(self._jobs)
+            time.sleep(self._sizes.idle_seconds)
+            self.figures["idle_mib"] = usage(pids[0]).memory_mib
+        self._board.clear()
+        self.figures["wal_bytes"] = self._wal / self._jobs
+
+    def one_by_one(self) -> None:
+        self.figures["one"] = self._ones / self.producer.ask("one", self._ones)
+
+    def together(self) -> None:
+        self.figures["together"] = self._several / self.producer.ask("together", self._several, CALLERS)
+
+    def drain_by_several(self) -> None:
+        self.producer.ask("bulk", self._jobs)
+        whole = self._jobs + self._ones + self._several
+        with self._placed.workers(self._sizes.processes):
+            self.figures["drain_four"] = whole / self._drained(whole)
+
+    def _drained(self, jobs: int) -> float:
+        return drained(self.subject, self._connection, self._board, jobs)
+
+    @contextmanager
+    def _written(self) -> Iterator[None]:
+        began = wal_position(self._connection)
+        yield
+        self._wal += wal_position(self._connection) - began
 
 
 def drain_only(server: Server, subject: Subject, sizes: Sizes) -> float:
@@ -197,8 +251,11 @@ def number(value: float) -> str:
 
 
 def best(figures: Figures, field: str) -> tuple[str, float] | None:
-    """The peer that does best in one thing, and its figure."""
-    peers = {name: row[field] for name, row in figures["subjects"].items() if not name.startswith("tenure")}
+    """The peer that does best in one thing, and its figure; of those that were also drained otherwise, the better."""
+    rows = {name: row[field] for name, row in figures["subjects"].items()}
+    if field == "drain":
+        rows |= figures["variants"]
+    peers = {name: figure for name, figure in rows.items() if not name.startswith("tenure")}
     if not peers:
         return None
     name = (max if field in HIGHER else min)(peers, key=lambda one: peers[one])

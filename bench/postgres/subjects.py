@@ -163,7 +163,6 @@ PGQUEUER = Subject(
     peer="pgqueuer",
     concurrency=1_000,
 )
-PGQUEUER_200 = replace(PGQUEUER, name="pgqueuer, batch 200", concurrency=200)
 CHANCY = Subject(
     name="chancy",
     client="with_chancy",
@@ -181,7 +180,7 @@ PROCRASTINATE = Subject(
     peer="procrastinate",
     concurrency=10,
 )
-PEERS = (PGQUEUER, PGQUEUER_200, CHANCY, PROCRASTINATE)
+PEERS = (PGQUEUER, CHANCY, PROCRASTINATE)
 
 VARIANTS = (
     replace(TENURE, name="tenure, each with a result", environment={"BENCH_RESULTS": "1"}),
@@ -189,8 +188,15 @@ VARIANTS = (
     replace(TENURE, name="tenure, without a supervisor", supervised=False),
     replace(TENURE, name="tenure, 100 at once (its default)", concurrency=100),
     replace(TENURE, name="tenure, 1 at once: no batches", concurrency=1, drains=2_000),
+    replace(PGQUEUER, name="pgqueuer, batch 200", concurrency=200),
 )
 """What a user may switch. Events, history, fencing and fairness are always on: there is no switch."""
+
+
+def variants(among: Sequence[Subject], subjects: Sequence[Subject]) -> list[Subject]:
+    """Those of the subjects, each where its subject runs."""
+    peers = {subject.client: subject.peer for subject in subjects}
+    return [replace(variant, peer=peers[variant.client]) for variant in among if variant.client in peers]
 
 
 def chosen(peers: str) -> list[Subject]:
