@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import socket
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from typing import Any
@@ -23,6 +24,7 @@ from tenure.stores.sql.postgres import wake as module
 from tenure.stores.sql.postgres.arriving import MANY
 from tenure.stores.sql.postgres.connection import Server
 from tenure.stores.sql.postgres.fibers import LoopConnections, waited
+from tenure.stores.sql.postgres.patience import PatientConnection
 from tenure.stores.sql.postgres.store import PostgresStore
 from tenure.stores.sql.postgres.wake import NEWS_SECONDS, Wake, channel
 from tenure.testing.clock import ManualClock
@@ -244,6 +246,50 @@ def test_a_connection_in_use_is_closed_with_the_store(
     asyncio.run(main())
     asyncio.run(stores[0].close())
     assert [one.connection.closed for one in used] == [True]
+    asyncio.run(factory.destroy(stores[0]))
+
+
+@pytest.mark.parametrize("listens", [False, True], ids=["to ask", "to listen"])
+@pytest.mark.parametrize("late", [False, True], ids=["then", "before"])
+def test_a_connection_that_is_opened_for_a_loop_that_ended_is_closed(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, listens: bool, late: bool
+) -> None:
+    """With the store, or as soon as it is open if the store was closed before."""
+
+    def connect(server: Server) -> PatientConnection:
+        connection = connects(server)
+        opened.append(connection)
+        connected.set()
+        assert go_on.wait(PATIENCE)
+        return connection
+
+    async def main() -> None:
+        store = await factory.create(ManualClock())
+        assert isinstance(store, PostgresStore)
+        stores.append(store)
+        monkeypatch.setattr(Server, "connect", connect)
+        waiting = asyncio.create_task(store.wait({FEED_TOPIC}, PATIENCE) if listens else store.enqueue([job(1)]))
+        await asyncio.to_thread(connected.wait, PATIENCE)
+        assert not waiting.done()
+
+    async def close() -> None:
+        closing = asyncio.create_task(stores[0].close())
+        if late:
+            while stores[0]._open is not None:
+                await asyncio.sleep(0)
+            go_on.set()
+        await closing
+
+    connects, opened = Server.connect, list[PatientConnection]()
+    connected, go_on = threading.Event(), threading.Event()
+    factory, stores = PostgresFactory(postgres_url), list[PostgresStore]()
+    asyncio.run(main())
+    if not late:
+        go_on.set()
+        stores[0]._opened().pool.shutdown()  # waits for its threads
+    asyncio.run(close())
+    assert [connection.closed for connection in opened] == [True]
+    monkeypatch.undo()
     asyncio.run(factory.destroy(stores[0]))
 
 

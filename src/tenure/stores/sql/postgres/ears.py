@@ -13,6 +13,8 @@ from psycopg import Connection
 from tenure.domain.errors import StoreError
 from tenure.domain.store import EVERYTHING
 from tenure.stores.sql.postgres.connection import Server
+from tenure.stores.sql.postgres.dial import Dial
+from tenure.stores.sql.postgres.patience import PatientConnection
 from tenure.stores.sql.postgres.wake import RECONNECT_SECONDS, channel
 
 log = logging.getLogger("tenure.postgres")
@@ -31,7 +33,7 @@ class Ears:
         self._own = own
         """Connection → process of the server that tells for this one: what they say is known here."""
         self._tell = tell
-        self._threads = threads
+        self._dial = Dial(self._listening, threads)
         self._loop = asyncio.get_running_loop()
         self._connection: Connection[Any] | None = None
         self._closed = False
@@ -39,14 +41,15 @@ class Ears:
 
     def close(self) -> None:
         self._closed = True
+        self._dial.close()
         self._hang_up()
 
     def _connect(self) -> None:
         if not self._closed:
             with suppress(RuntimeError):  # the store was closed
-                self._loop.run_in_executor(self._threads, self._listening).add_done_callback(self._connected)
+                self._dial.start(self._loop).add_done_callback(self._connected)
 
-    def _listening(self) -> "Connection[Any]":
+    def _listening(self) -> PatientConnection:
         connection = self._server.connect()
         try:
             connection.execute(f'LISTEN "{channel(self._server)}"'.encode())
@@ -55,16 +58,15 @@ class Ears:
             raise
         return connection
 
-    def _connected(self, connecting: "asyncio.Future[Connection[Any]]") -> None:
+    def _connected(self, connecting: "asyncio.Future[None]") -> None:
         try:
-            connection = connecting.result()
+            connecting.result()
         except (psycopg.Error, StoreError, OSError) as error:
             self._connect_later(error)
             return
         if self._closed:
-            connection.close()
             return
-        self._connection = connection
+        connection = self._connection = self._dial.take()
         self._loop.add_reader(connection.fileno(), self._hear, connection)
         self._tell((EVERYTHING,))  # whatever was told before
 

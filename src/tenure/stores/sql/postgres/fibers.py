@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from greenlet import getcurrent, greenlet
 
 from tenure.stores.sql.postgres.connection import Server, still_there
+from tenure.stores.sql.postgres.dial import Dial
 from tenure.stores.sql.postgres.lending import Connected
 from tenure.stores.sql.postgres.loop_runner import LoopRunner
 from tenure.stores.sql.postgres.place import Place, Severed
@@ -126,11 +127,10 @@ class LoopConnections:
     """The connections of one event loop, opened as they are needed, and kept."""
 
     def __init__(self, server: Server, place: Place, threads: Executor, own: dict[int, int]) -> None:
-        self._server = server
+        self._dial = Dial(server.connect, threads)
         self._own = own
         """Where the server's processes that serve this one are noted, by their connections."""
         self._place = place
-        self._threads = threads
         self.loop = asyncio.get_running_loop()
         self._room = server.connections
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -183,7 +183,8 @@ class LoopConnections:
             self._waiting.popleft().set_result(None)
 
     def _connected(self) -> Connected:
-        connection = waited(self.loop.run_in_executor(self._threads, self._server.connect))
+        waited(self._dial.start(self.loop))
+        connection = self._dial.take()
         tables = Connected(LoopRunner(connection, self.loop, Signal, waited), self._place, guest=False)
         self._own[id(tables)] = connection.info.backend_pid
         return tables
@@ -207,6 +208,7 @@ class LoopConnections:
         """Closes all, each when it is given back; on a loop that doesn't run any more, none will be."""
         self._left = True
         if not self.loop.is_running():
+            self._dial.close()
             self._idle += self._lent.values()
             self._lent.clear()
         self.hang_up()
