@@ -63,13 +63,12 @@ def test_a_job_told_to_end_before_its_first_step_gives_its_slot_back(has_task: b
             parts = worker._parts
             assert isinstance(claimed, Claimed)
             assert parts is not None
-            hand = parts._take(claimed.jobs[0], boottime(), boottime())
-            assert hand is not None
+            (hand,) = parts._take(claimed, boottime())
             if has_task:
-                parts._begin(hand)
+                parts._begin([hand])
             hand.end(Ending.LOST)
             if not has_task:
-                parts._begin(hand)
+                parts._begin([hand])
             await asyncio.wait_for(parts.hands.empty.wait(), PATIENCE)
 
     asyncio.run(main())

@@ -49,8 +49,21 @@ async def test_leases_are_told_together_only_if_their_terms_are_one(field: str |
     file = Deadlines.create(2)
     with line, other, open(file, "rb"), closing(Deadlines(file, 2)) as deadlines:
         link = Link(line, deadlines, Hello("memory://", "w", 1.0), lambda: None)
-        for one in (claimed, second):
-            link.added(Hand(one, work, 0.0, 0.0, lambda hand: None))
+        link.added([Hand(one, work, 0.0, 0.0, lambda hand: None) for one in (claimed, second)])
         told = [message for message in link._outbox if isinstance(message, Took)]
-    assert sum(len(message.leases) for message in told) == 2
+    assert [job for message in told for job in message.jobs] == [claimed.token.job_id, second.token.job_id]
+    assert [message.first + place for message in told for place, _ in enumerate(message.slots)] == list(link._hands)
     assert len(told) == (1 if field is None else 2)
+
+
+async def test_a_link_that_has_started_tells_at_once() -> None:
+    """A handler that ends its process may begin in the same turn of the loop."""
+    line, other = socket.socketpair()
+    line.setblocking(False)
+    file = Deadlines.create(2)
+    with other, open(file, "rb"), closing(Deadlines(file, 2)) as deadlines:
+        link = Link(line, deadlines, Hello("memory://", "w", 1.0), lambda: None)
+        await link.start()
+        other.setblocking(False)
+        assert b"memory://" in other.recv(1_000)
+        await link.stop()

@@ -119,13 +119,13 @@ async def test_a_job_that_comes_while_the_renewer_counts_isnt_looked_past(
         nonlocal counted
         found, counted = count(renewer), counted + 1
         if counted == 4:  # the second time that it looks when to wake
-            renewer.added(hand)
+            renewer.added([hand])
         return found
 
     monkeypatch.setattr(Renewer, "_all", counting)
     monkeypatch.setattr(module, "IDLE_SECONDS", 3_600)
     renewer = Renewer(await app.opened())
-    renewer.start()
+    await renewer.start()
     renewer._look()
     await between.called("renew", 1)
     await renewer.stop()

@@ -266,7 +266,7 @@ def test_a_copy_that_waits_for_what_was_there_before_neither_claims_nor_settles(
     """It needs no running loop for that, and the loop's other tasks go on in it."""
     terms = ClaimTerms("w", 1_000, 0, None, (1, 1))
     hands = Hands(1, {"default": None})
-    exchanger = Exchanger(MemoryStore(), hands, terms, ("default",), lambda *_: None, lambda *_: None, lambda *_: None)
+    exchanger = Exchanger(MemoryStore(), hands, terms, ("default",), lambda *_: [], lambda *_: None, lambda *_: None)
     child = os.fork()
     if not child:
         try:

@@ -1,11 +1,8 @@
 """The clock that leases are watched on: it doesn't stop while the machine sleeps, and never goes back."""
 
 import time
+from collections.abc import Callable
+from functools import partial
 
-
-def boottime() -> float:
-    """Seconds, from some start."""
-    return time.clock_gettime(_CLOCK)
-
-
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+boottime: Callable[[], float] = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+"""Seconds, from some start."""

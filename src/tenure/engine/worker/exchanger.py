@@ -10,15 +10,15 @@ import logging
 import os
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
 
-from tenure.domain.calls import Claim, Claimed, ClaimedJob, Cursor, Fail, Settle, Settled
+from tenure.domain.calls import Claim, Claimed, Cursor, Fail, Settle, Settled
 from tenure.domain.errors import LeaseExpired, Refused, StoreError
-from tenure.domain.job import Failure, Lease
+from tenure.domain.job import Failure
 from tenure.domain.names import Ms
 from tenure.domain.store import Store, queue_topic
 from tenure.engine.worker.clock import boottime
@@ -45,10 +45,6 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
     hand: Hand | None = None
     """None when nothing of it has run: that may be said however late, for the store refuses what isn't ours."""
 
-    def late(self, now: float) -> bool:
-        """Whether the lease may be someone else's by now, so that nothing is to be settled."""
-        return self.hand is not None and self.hand.late(now)
-
 
 class ClaimTerms(NamedTuple):
     """What every claim of this worker says."""
@@ -70,8 +66,8 @@ class Exchanger:
         hands: Hands,
         terms: ClaimTerms,
         queues: tuple[str, ...],
-        take: Callable[[ClaimedJob, float, float], Hand | None],
-        begin: Callable[[Hand], None],
+        take: Callable[[Claimed, float], list[Hand]],
+        begin: Callable[[Sequence[Hand]], None],
         answered: Callable[[Ended, Settled | Refused], None],
     ) -> None:
         self._store = store
@@ -252,13 +248,13 @@ class Exchanger:
     def _in_time(self, batch: list[Ended]) -> list[Ended]:
         """Those whose lease is still ours: what can't be any more isn't settled."""
         now = boottime()
-        late = [ended for ended in batch if ended.late(now)]
+        late = [ended for ended in batch if ended.hand is not None and ended.hand.late(now)]
         if not late:
             return batch
         log.warning("%d leases ended before their outcome could be settled; the jobs will run again", len(late))
         for ended in late:
             self._answered(ended, LeaseExpired())
-        return [ended for ended in batch if not ended.late(now)]
+        return [ended for ended in batch if ended.hand is None or not ended.hand.late(now)]
 
     async def _send(
         self, settles: list[Settle], request: Claim | None
@@ -299,22 +295,13 @@ class Exchanger:
         """All are taken at once, and begin some at a time: in between the other call goes on, which the store would
         wait for while all of these run (a tenth of a drain's time on PostgreSQL).
         """
-        now, lease, given = boottime(), None, sent
-        hands: list[Hand] = []
-        for job in claimed.jobs:
-            if job.job.lease is not lease:
-                lease = job.job.lease
-                given = sent - _age(lease, claimed.now)
-            hand = self._take(job, given, now)
-            if hand is not None:
-                hands.append(hand)
+        hands = self._take(claimed, sent)
         if hands:
             self.idle.clear()
         for start in range(0, len(hands), SOME):
             if start:
                 await asyncio.sleep(0)
-            for hand in hands[start : start + SOME]:
-                self._begin(hand)
+            self._begin(hands[start : start + SOME])
 
     def _got(self, request: Claim, claimed: Claimed | Refused | None) -> None:
         if not isinstance(claimed, Claimed):
@@ -340,8 +327,3 @@ class Exchanger:
         delay = self._poll if wake_after is None else min(self._poll, wake_after / 1_000)
         self._due_at = boottime() + delay
         self._poll = min(2 * self._poll, self._terms.poll[1])
-
-
-def _age(lease: Lease | None, now: Ms) -> float:
-    """Seconds since the lease was given: more than 0 when the claim was asked again and the first had arrived."""
-    return 0.0 if lease is None else (now - lease.until + lease.ttl) / 1_000

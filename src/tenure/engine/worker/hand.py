@@ -46,7 +46,6 @@ class Hand:
     __slots__ = (
         "_deadline",
         "_reported",
-        "begun",
         "claimed",
         "context",
         "definition",
@@ -93,9 +92,8 @@ class Hand:
         self.progress_at = 0.0
         """When the next progress may be sent."""
         self.context: Context | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.begun = False
-        """Whether its task has taken its first step."""
+        self.task: asyncio.Task[Any] | None = None
+        """What it runs in, once it has begun."""
 
     @property
     def deadline(self) -> float:
@@ -144,8 +142,7 @@ class Hand:
             self.context.cancelled.set(why.value)
         if cancel and self.task is not None:
             self.forced = True
-            if self.begun:  # a task that is cancelled before its first step never runs, not even to give its slot back
-                self.task.cancel()
+            self.task.cancel()
 
 
 class Hands:
@@ -173,11 +170,13 @@ class Hands:
         if not self._held:
             self.empty.clear()
         self._held[hand] = None
-        self._by_queue[hand.claimed.job.spec.queue] += 1
+        if self.by_queue:
+            self._by_queue[hand.claimed.job.spec.queue] += 1
 
     def remove(self, hand: Hand) -> None:
         del self._held[hand]
-        self._by_queue[hand.claimed.job.spec.queue] -= 1
+        if self.by_queue:
+            self._by_queue[hand.claimed.job.spec.queue] -= 1
         if not self._held:
             self.empty.set()
 

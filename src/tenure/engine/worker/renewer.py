@@ -7,6 +7,7 @@ supervisor is another process, or in a process executor.
 import asyncio
 import logging
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -27,11 +28,11 @@ log = logging.getLogger("tenure.worker")
 class Leases(Protocol):
     """Whoever keeps the leases of a worker's jobs alive, from their claim until their outcome is settled."""
 
-    def start(self) -> None: ...
+    async def start(self) -> None: ...
 
     async def stop(self) -> None: ...
 
-    def added(self, hand: Hand) -> None: ...
+    def added(self, hands: Sequence[Hand]) -> None: ...
 
     def removed(self, hand: Hand) -> None: ...
 
@@ -53,7 +54,7 @@ class Renewer:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="tenure-renewer", daemon=True)
 
-    def start(self) -> None:
+    async def start(self) -> None:
         self._thread.start()
         self._ready.wait()
 
@@ -62,9 +63,9 @@ class Renewer:
         self._look()
         await asyncio.to_thread(self._thread.join)
 
-    def added(self, hand: Hand) -> None:
-        self._held[hand] = None
-        if hand.renew_at < self._next:
+    def added(self, hands: Sequence[Hand]) -> None:
+        self._held.update(dict.fromkeys(hands))
+        if any(hand.renew_at < self._next for hand in hands):
             self._look()
 
     def removed(self, hand: Hand) -> None:

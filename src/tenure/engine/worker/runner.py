@@ -85,7 +85,6 @@ class Runner:
         definition, context = hand.definition, hand.context
         if context is None:
             raise AssertionError("a hand was run without its context")
-        CURRENT.set(context)  # in this job's task alone
         execute, middlewares = self._executors.of(definition.executor), self._app.middlewares
         return (
             wrapped(middlewares, context, lambda: execute(hand, arguments)) if middlewares else execute(hand, arguments)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tenure.domain import names
-from tenure.domain.calls import ClaimedJob, Release, Settle, Settled, Succeed
+from tenure.domain.calls import Claimed, ClaimedJob, Release, Settle, Settled, Succeed
 from tenure.domain.errors import (
     FlowTooLarge,
     GroupNeedsKeyed,
@@ -31,6 +31,7 @@ from tenure.domain.errors import (
     ParentNotFound,
     Refused,
 )
+from tenure.domain.job import Lease
 from tenure.domain.names import SECOND, Ms
 from tenure.domain.store import Store
 from tenure.engine.context import Context
@@ -45,6 +46,7 @@ from tenure.engine.worker.presence import Presence
 from tenure.engine.worker.renewer import Leases, Renewer
 from tenure.engine.worker.runner import Runner
 from tenure.engine.worker.scheduler import Scheduler
+from tenure.engine.worker.shift import Shift
 from tenure.engine.worker.sweeper import Sweeper
 from tenure.engine.worker.wheel import Wheel
 
@@ -190,7 +192,7 @@ class Worker:
             parts = self._parts = _Parts(self._app, self.options, store, state, self._leases)
             await publish(store, [one for one in self._app.definitions.values() if one.handled])
             await self._tell(Hook.WORKER_STARTED)
-            parts.start()
+            await parts.start()
             self._started.set()
             log.info("worker %s serves %s", self.name, ", ".join(self.options.queues))
             try:
@@ -246,16 +248,30 @@ class _Parts:
         self._stopping = False
         self._telling: set[asyncio.Task[None]] = set()
 
-    def start(self) -> None:
-        self._leases.start()
+    async def start(self) -> None:
+        await self._leases.start()
         for loop in (self.exchanger, self._sweeper, self._presence, self._scheduler):
             name = f"tenure-{type(loop).__name__.lower()}"
             self.loops.append(asyncio.create_task(loop.run(), name=name))
 
     # Jobs
 
-    def _take(self, claimed: ClaimedJob, sent_at: float, now: float) -> Hand | None:
-        """A job that was claimed: into a slot, or back if nobody here can run it."""
+    def _take(self, claimed: Claimed, sent_at: float) -> list[Hand]:
+        """The jobs of a claim: each into a slot, or back if nobody here can run it."""
+        now, lease, given = boottime(), None, sent_at
+        hands: list[Hand] = []
+        for job in claimed.jobs:
+            if job.job.lease is not lease:
+                lease = job.job.lease
+                given = sent_at - _age(lease, claimed.now)
+            hand = self._take_one(job, given, now)
+            if hand is not None:
+                hands.append(hand)
+        if hands:
+            self._leases.added(hands)
+        return hands
+
+    def _take_one(self, claimed: ClaimedJob, sent_at: float, now: float) -> Hand | None:
         definition = self._app.definitions.get(claimed.job.spec.job_type)
         if self._stopping:
             self._give_back(claimed, Release(reason="shutdown"))
@@ -264,25 +280,22 @@ class _Parts:
             log.warning("no handler for job type %s here: the job is given back", claimed.job.spec.job_type)
             self._give_back(claimed, Release(UNKNOWN_TYPE_MS, "unknown_type"))
             return None
-        leases = self._leases
-        hand = Hand(claimed, definition, sent_at, now, leases.reported)
+        hand = Hand(claimed, definition, sent_at, now, self._leases.reported)
         if hand.late(now):
             self._give_back(claimed, Release(reason="late"))
             return None
         hand.context = Context(self._app, claimed, self._state, hand.note)
         self.hands.add(hand)
         self._wheel.add(hand)
-        leases.added(hand)
         return hand
 
-    def _begin(self, hand: Hand) -> None:
-        hand.task = self._loop.create_task(self._run(hand))
+    def _begin(self, hands: Sequence[Hand]) -> None:
+        Shift(self._loop, hands, self._run)
 
     def _give_back(self, claimed: ClaimedJob, release: Release) -> None:
         self.exchanger.settle(Ended(Settle(claimed.token, release)))
 
     async def _run(self, hand: Hand) -> None:
-        hand.begun = True
         hooks = self._app.hooks
         if hooks.heard(Hook.JOB_STARTED):
             with suppress(asyncio.CancelledError):  # told to end before it began: the runner sees that
@@ -380,3 +393,8 @@ class _Parts:
         for wait in waits:
             wait.cancel()
         return self.hands.empty.is_set()
+
+
+def _age(lease: Lease | None, now: Ms) -> float:
+    """Seconds since the lease was given: more than 0 when the claim was asked again and the first had arrived."""
+    return 0.0 if lease is None else (now - lease.until + lease.ttl) / 1_000

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 
 from tenure.domain.job import Job
@@ -38,10 +38,6 @@ class Link:
         self._free = list(range(deadlines.slots))
         self._hands: dict[int, Hand] = {}
         self._outbox: list[Message] = [hello]
-        self._took: Took | None = None
-        """The last in the outbox, if more leases may join it."""
-        self._last: Job | None = None
-        """The last one told of."""
         self._done: list[int] = []
         """Leases that have ended: told together, after everything else."""
         self._writer: asyncio.StreamWriter | None = None
@@ -49,9 +45,12 @@ class Link:
         self._flushing = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def start(self) -> None:
+    async def start(self) -> None:
+        """From here on every lease is told of before its handler starts, which may end the process."""
         self._loop = asyncio.get_running_loop()
-        self._reading = asyncio.create_task(self._read(), name="tenure-link")
+        reader, self._writer = await asyncio.open_connection(sock=self._line)
+        self._flush()
+        self._reading = asyncio.create_task(self._read(reader), name="tenure-link")
 
     async def stop(self) -> None:
         if self._reading is not None:
@@ -63,19 +62,23 @@ class Link:
 
     # Telling
 
-    def added(self, hand: Hand) -> None:
-        """Tells of a lease. What is told in one turn of the loop leaves before any handler of it starts."""
-        slot, generation = self._free.pop() if self._free else -1, next(self._generations)
-        self._hands[generation] = hand
-        hand.shared_deadline = SharedDeadline(self._deadlines, slot, generation)
-        job = hand.claimed.job
-        if self._took is None or not _of_one_kind(job, self._last):
-            terms = _terms(hand)
-            if self._took is None or terms != self._took.terms:
-                self._took = Took(terms, [])
-                self._outbox.append(self._took)
-        self._last = job
-        self._took.leases.append((slot, generation, hand.token.job_id))
+    def added(self, hands: Sequence[Hand]) -> None:
+        """Tells of leases. What is told in one turn of the loop leaves before any handler of it starts."""
+        took: Took | None = None
+        last: Job | None = None
+        for hand in hands:
+            slot, generation = self._free.pop() if self._free else -1, next(self._generations)
+            self._hands[generation] = hand
+            hand.shared_deadline = SharedDeadline(self._deadlines, slot, generation)
+            job = hand.claimed.job
+            if took is None or not _of_one_kind(job, last):
+                terms = _terms(hand)
+                if took is None or terms != took.terms:
+                    took = Took(terms, generation, [], [])
+                    self._outbox.append(took)
+            last = job
+            took.slots.append(slot)
+            took.jobs.append(hand.token.job_id)
         self._flush_soon()
 
     def removed(self, hand: Hand) -> None:
@@ -110,7 +113,7 @@ class Link:
             asyncio.get_running_loop().call_soon(self._flush)
 
     def _flush(self) -> None:
-        self._flushing, self._took = False, None
+        self._flushing = False
         if self._done:
             self._outbox.append(Done(self._done))
             self._done = []
@@ -120,9 +123,7 @@ class Link:
 
     # Hearing
 
-    async def _read(self) -> None:
-        reader, self._writer = await asyncio.open_connection(sock=self._line)
-        self._flush()
+    async def _read(self, reader: asyncio.StreamReader) -> None:
         while (messages := await read_frame(reader)) is not None:
             for message in messages:
                 hand = self._hands.get(message.generation) if isinstance(message, Told) else None

@@ -81,7 +81,10 @@ class Child:
         self.process = process
         self.line = line
         self.deadlines = deadlines
-        self.held: dict[int, Held] = {}
+        self._held: dict[int, Held] = {}
+        self._took: list[Took] = []
+        self._done: set[int] = set()
+        """What it said since somebody last asked what it has: most leases end before anybody does."""
         self.hello: Hello | None = None
         self.started_at = boottime()
         self.guilty: tuple[int, Ending] | None = None
@@ -101,12 +104,10 @@ class Child:
     def _note(self, message: Message, heard: "Supervisor") -> None:
         match message:
             case Took():
-                for slot, generation, job_id in message.leases:
-                    self.held[generation] = Held(message.terms, slot, generation, job_id)
+                self._took.append(message)
                 heard.look(message.terms.renew_at)
             case Done():
-                for generation in message.generations:
-                    self.held.pop(generation, None)
+                self._done.update(message.generations)
             case Said():
                 if message.generation in self.held:
                     self.held[message.generation].progress = Progress(message.fraction, message.message)
@@ -114,6 +115,19 @@ class Child:
             case Hello():
                 self.hello = message
                 heard.greeted(message)
+
+    @property
+    def held(self) -> dict[int, Held]:
+        """The leases that it has in hand, by their generations."""
+        took, self._took = self._took, []
+        done, self._done = self._done, set()
+        for message in took:
+            for generation, (slot, job_id) in enumerate(zip(message.slots, message.jobs, strict=True), message.first):
+                if generation not in done:
+                    self._held[generation] = Held(message.terms, slot, generation, job_id)
+        for generation in done & self._held.keys():
+            del self._held[generation]
+        return self._held
 
     def tell(self, held: Held, ending: Ending, *, cancel: bool) -> None:
         held.told = (ending, boottime())

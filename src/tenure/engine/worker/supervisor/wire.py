@@ -36,10 +36,12 @@ class Terms(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Took(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="took"):
-    """The child has leases in hand: of each the slot, the generation and the job."""
+    """The child has leases in hand: of each its slot and its job. Their generations follow on the first one's."""
 
     terms: Terms
-    leases: list[tuple[int, int, str]]
+    first: int
+    slots: list[int]
+    jobs: list[str]
 
 
 class Said(msgspec.Struct, frozen=True, array_like=True, tag="said"):
