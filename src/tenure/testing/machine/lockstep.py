@@ -280,7 +280,8 @@ def dump_order(items: list[DumpItem], floor: ClockFloor = ClockFloor.STORE) -> l
                 spec = msgspec.structs.replace(value.spec, seq=arrived[value.spec.seq])
                 value = msgspec.structs.replace(value, spec=spec)
             case "edge":
-                value = msgspec.structs.replace(value, child_seq=arrived[value.child_seq])
+                child = arrived.get(value.child_seq, 0)  # 0: a dump without it, which the comparison will show
+                value = msgspec.structs.replace(value, child_seq=child)
             case "cascade":
                 value = (listed[value[0]], value[1])
         ordered.append((kind, value))
