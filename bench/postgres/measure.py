@@ -23,8 +23,8 @@ from bench.worker.running import usage
 Say = Callable[[str], None]
 
 CALLERS = 200
-WARM = 20
-"""Jobs that are enqueued before anything is timed: connections are open then."""
+WARM_ONES, WARM_PART = 20, 10
+"""Enqueued before anything is timed, one by one and as a part of the bulk: all connections are open then."""
 PATIENCE = 300.0
 
 
@@ -133,6 +133,7 @@ class Tried:
         self._sizes = sizes
         self._jobs, self._ones = (max(CALLERS, round(count * sizes.scale)) for count in (subject.drains, subject.ones))
         self._several = self._ones // CALLERS * CALLERS
+        self._warm = WARM_ONES + self._jobs // WARM_PART
         self._board = Board(folder)
         self._placed = subject.at(url, folder)
         self._placed.install()
@@ -145,13 +146,14 @@ class Tried:
         with server.database() as url, tempfile.TemporaryDirectory() as folder:
             tried = cls(server, subject, sizes, url, Path(folder))
             with tried._connection, tried._placed.producer() as tried.producer:
-                tried.producer.ask("one", WARM)
+                tried.producer.ask("one", WARM_ONES)
+                tried.producer.ask("bulk", tried._warm - WARM_ONES)
                 yield tried
 
     def wait(self) -> None:
         """How long a job waits for an idle worker, which has had a few."""
         with self._placed.workers(1):
-            until(self.subject, self._board, WARM)
+            until(self.subject, self._board, self._warm)
             time.sleep(self._sizes.idle_seconds)
             waits = _waits(self._placed, self.producer, self._board, self._sizes.latency_jobs)
         self._board.clear()
@@ -178,8 +180,9 @@ class Tried:
         self.figures["together"] = self._several / self.producer.ask("together", self._several, CALLERS)
 
     def drain_by_several(self) -> None:
-        self.producer.ask("bulk", self._jobs)
-        whole = self._jobs + self._ones + self._several
+        """Twice as many: the last of several processes begins when the first have had some."""
+        self.producer.ask("bulk", 2 * self._jobs)
+        whole = 2 * self._jobs + self._ones + self._several
         with self._placed.workers(self._sizes.processes):
             self.figures["drain_four"] = whole / self._drained(whole)
 

@@ -1,7 +1,8 @@
 """Natural batching: jobs of many callers leave together, and nobody pays for another's trouble."""
 
 import asyncio
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -219,6 +220,86 @@ async def test_nothing_of_many_jobs_leaves_if_one_of_them_is_wrong(app: Tenure, 
     with pytest.raises(InvalidValue):
         await app.enqueue_many(calls)
     assert sizes(between) == []
+
+
+# An iterator
+
+
+async def test_an_iterator_is_read_while_its_first_jobs_are_on_their_way(
+    app: Tenure, add: Any, between: Between
+) -> None:
+    read: list[int] = []
+
+    def calls() -> Iterator[Any]:
+        for n in range(50_000):
+            read.append(n)
+            yield add.build(n)
+
+    held = between.hold("enqueue")
+    many = asyncio.create_task(app.enqueue_many(calls()))
+    await held.came.wait()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert client.WAITING_JOBS <= len(read) < 15_000, "not more than may wait"
+    held.let_go()
+    handles = await many
+    assert [handle.created for handle in handles] == [True] * 50_000
+    assert max(sizes(between)) == 1_000
+    for n in (0, 999, 1_000, 31_234, 49_999):
+        assert (await handles[n].get()).payload["n"] == n
+
+
+async def test_an_iterator_may_give_jobs_of_several_kinds_and_tenants(app: Tenure, add: Any) -> None:
+    ways = [add, add.options(priority=3), add.options(tenant="acme"), add.options(key="one")]
+    calls = [ways[n % 4].build(3 if n % 4 == 3 else n) for n in range(1_500)]
+    calls += [add.build(n) for n in range(1_500, 3_000)]
+    handles = await app.enqueue_many(call for call in calls)
+    assert len(handles) == 3_000
+    seen = [await handles[n].get() for n in (1_400, 1_401, 1_402, 2_999)]
+    assert [(job.payload["n"], job.priority, job.tenant) for job in seen] == [
+        (1_400, 0, "default"),
+        (1_401, 3, "default"),
+        (1_402, 0, "acme"),
+        (2_999, 0, "default"),
+    ]
+    assert {handle.id for handle in handles[3:1_500:4]} == {handles[3].id}, "the second of a key is the first"
+    assert (await handles[1_403].get()).payload["n"] == 3
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+async def test_an_iterator_of_few(app: Tenure, add: Any, count: int) -> None:
+    assert len(await app.enqueue_many(add.build(n) for n in range(count))) == count
+    assert await numbers(app) == list(range(count))
+
+
+async def test_what_goes_wrong_in_an_iterator_is_told_once_the_jobs_before_are_in(app: Tenure, add: Any) -> None:
+    await app.queue("default").configure(max_depth=1_900)
+
+    def calls() -> Iterator[Any]:
+        yield from (add.build(n) for n in range(2_500))
+        raise RuntimeError("the file ends here")
+
+    with pytest.raises(RuntimeError) as told:
+        await app.enqueue_many(calls())
+    assert told.value.__notes__ == ["1,900 jobs before it are in, 100 were refused"]
+    assert await numbers(app) == list(range(1_900))
+
+
+async def test_an_invalid_call_of_an_iterator_is_told_once_the_jobs_before_are_in(app: Tenure, add: Any) -> None:
+    with pytest.raises(InvalidValue) as told:
+        await app.enqueue_many(add.build(n if n < 2_400 else "many") for n in range(2_500))
+    assert told.value.__notes__ == ["2,000 jobs before it are in"]
+    assert await numbers(app) == list(range(2_000))
+
+
+async def test_an_iterator_gives_no_jobs_of_a_users_transaction(app: Tenure, add: Any) -> None:
+    with sqlite3.connect(":memory:") as connection:
+        calls = [add.build(n) for n in range(2_000)] + [add.options(connection=connection).build(1)]
+        with pytest.raises(InvalidValue, match="one by one"):
+            await app.enqueue_many(iter(calls))
+
+
+# Jobs of one kind
 
 
 @pytest.mark.parametrize(

@@ -206,19 +206,19 @@ def test_what_is_refused_leaves_the_transaction_as_it_was(shop: Shop, opened: Op
 
 
 def test_the_commit_is_told_and_nothing_before(shop: Shop) -> None:
-    async def main() -> None:
-        async with shop.app:
-            with psycopg.connect(shop.url, autocommit=True) as listener, psycopg.connect(shop.url) as connection:
-                listener.execute(f"LISTEN tenure_{shop.schema}".encode())
-                await shop.pay.options(connection=connection, queue="undone").enqueue(1)
-                connection.rollback()
-                await shop.pay.options(connection=connection, queue="done").enqueue(2)
-                connection.commit()
-                (heard,) = listener.notifies(timeout=PATIENCE, stop_after=1)
-                assert heard.pid == connection.info.backend_pid
-            assert "queue/done" in heard.payload.split("\n")
+    async def main(connection: "psycopg.Connection[Any]") -> None:
+        async with shop.app:  # which tells on its end what it has to
+            await shop.pay.options(connection=connection, queue="undone").enqueue(1)
+            connection.rollback()
+            await shop.pay.options(connection=connection, queue="done").enqueue(2)
 
-    asyncio.run(main())
+    with psycopg.connect(shop.url, autocommit=True) as listener, psycopg.connect(shop.url) as connection:
+        listener.execute(f"LISTEN tenure_{shop.schema}".encode())
+        asyncio.run(main(connection))
+        connection.commit()
+        (heard,) = listener.notifies(timeout=PATIENCE, stop_after=1)
+        assert heard.pid == connection.info.backend_pid
+    assert "queue/done" in heard.payload.split("\n")
 
 
 def test_a_worker_of_another_process_hears_it(shop: Shop) -> None:

@@ -47,6 +47,19 @@ def worker(app: Tenure, work: Any) -> Iterator[None]:
     thread.join()
 
 
+def test_an_iterator_is_read_in_the_callers_thread(app: Tenure, work: Any) -> None:
+    """What it reads may be that thread's, as a database connection is."""
+    threads = set()
+
+    def calls() -> Iterator[Any]:
+        for n in range(1_500):
+            threads.add(threading.get_ident())
+            yield work.build(n)
+
+    assert len(app.sync.enqueue_many(calls())) == 1_500
+    assert threads == {threading.get_ident()}
+
+
 def test_everything_once(app: Tenure, work: Any, worker: None) -> None:
     sync = app.sync
     assert work.sync.call(7) == 7

@@ -125,6 +125,7 @@ async def calls() -> None:
     assert_type(bare.build(1), Call[str])
     assert_type(await app.enqueue(bare.build(1)), Handle[str])
     assert_type(await app.enqueue_many([bare.build(n) for n in range(3)]), list[Handle[str]])
+    assert_type(await app.enqueue_many(bare.build(n) for n in range(3)), list[Handle[str]])
     assert_type(await app.execute_now(with_context.build(1)), Receipt)
     assert_type(await app.send("anything", {"n": 1}, queue="mail"), Handle[Any])
     assert_type(await app.tenant("acme").enqueue(plain.build(1)), Handle[list[int]])

@@ -8,7 +8,6 @@ from bench.postgres.clients.shell import Client, main
 from bench.postgres.clients.tenure_jobs import app, noop
 
 CONCURRENCY = int(os.environ["BENCH_CONCURRENCY"])
-AT_ONCE = 50_000
 
 
 class TenureClient(Client):
@@ -28,8 +27,7 @@ class TenureClient(Client):
         await noop.enqueue(sent)
 
     async def send_many(self, count: int, sent: int) -> None:
-        for start in range(0, count, AT_ONCE):
-            await app.enqueue_many([noop.build(sent) for _ in range(min(AT_ONCE, count - start))])
+        await app.enqueue_many(noop.build(sent) for _ in range(count))
 
     async def work(self) -> None:
         ended = asyncio.Event()

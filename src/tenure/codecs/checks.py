@@ -25,7 +25,7 @@ def check(value: Any, depth: int = 1) -> None:
     """Refuses nesting beyond 64 levels, and numbers that no other reader understands."""
     if depth > MAX_DEPTH:
         raise InvalidValue(f"payload: nested deeper than {MAX_DEPTH} levels")
-    if not isinstance(value, _NAMED):
+    if type(value) is not dict and not isinstance(value, _NAMED):
         if type(value) in _PLAIN or isinstance(value, _TEXTS):
             return
         if isinstance(value, int):
@@ -43,10 +43,10 @@ def check(value: Any, depth: int = 1) -> None:
 
 
 def _contents(value: Any) -> Iterable[Any]:
-    if isinstance(value, msgspec.Struct):
-        return astuple(value)
     if isinstance(value, dict):
         return chain(value, value.values())
+    if isinstance(value, msgspec.Struct):
+        return astuple(value)
     if isinstance(value, _COLLECTIONS):
         return value
     if hasattr(value, "__dataclass_fields__"):

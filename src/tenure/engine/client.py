@@ -71,16 +71,23 @@ class Enqueuer:
         return await (await self._put(jobs)).replies
 
     async def enqueue_parts(self, jobs: Iterable[Sequence[NewJob]]) -> list[Reply]:
-        """The same for many jobs, of which some are on their way while the next are made."""
+        """The same for many jobs, of which some are on their way while the next are made.
+
+        If those can't be made, what it is for is raised once those before are in.
+        """
         parts = (part for some in jobs for part in _parts(some))
         if inside_at() is not None:  # never together with others' jobs (§5b): the store may refuse it
             return [reply for part in parts for reply in await persist(self.store, part)]
         sent: list[Sending] = []
-        for part in parts:
-            sent.append(await self._put(part))
-            await asyncio.sleep(0)  # so that it leaves
-        replies = await asyncio.gather(*(sending.replies for sending in sent))
-        return [reply for part in replies for reply in part]
+        try:
+            for part in parts:
+                sent.append(await self._put(part))
+                await asyncio.sleep(0)  # so that it leaves
+        except Exception as error:
+            if sent:
+                error.add_note(_before(await _all_replies(sent)))
+            raise
+        return await _all_replies(sent)
 
     async def _send_alone(self, jobs: Sequence[NewJob]) -> list[Reply]:
         """Sends at once, on the caller's own task: the way to another and back takes as long as to make the jobs."""
@@ -191,6 +198,16 @@ class Enqueuer:
             if not sending.replies.done():
                 sending.replies.set_result(replies[start:end])
             start = end
+
+
+async def _all_replies(sent: Sequence[Sending]) -> list[Reply]:
+    replies = await asyncio.gather(*(sending.replies for sending in sent))
+    return [reply for part in replies for reply in part]
+
+
+def _before(replies: Sequence[Reply]) -> str:
+    refused = sum(isinstance(reply, Refused) for reply in replies)
+    return f"{len(replies) - refused:,} jobs before it are in" + (f", {refused:,} were refused" if refused else "")
 
 
 def _joined(batch: list[Sending]) -> list[NewJob]:

@@ -5,8 +5,11 @@ import threading
 import time
 
 _DIGITS = 16
+_OCTETS = _DIGITS // 2
 _POOL = 512 * _DIGITS
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+_VARIANTS = bytes(octet & 0x3F | 0x80 for octet in range(256))
+"""The same for whole octets."""
 
 _lock = threading.Lock()
 _last = 0
@@ -37,15 +40,16 @@ def uuid7s(count: int) -> list[str]:
     with _lock:
         first = max(_last + 1, time.time_ns() // 1_000_000 << 12)
         _last = first + count - 1
-    chances = os.urandom(count * _DIGITS // 2).hex()
+    octets = bytearray(os.urandom(count * _OCTETS))
+    octets[::_OCTETS] = octets[::_OCTETS].translate(_VARIANTS)
+    chances = octets.hex()
     found: list[str] = []
     known, stamp = -1, ""
     for number, at in zip(range(first, first + count), range(0, count * _DIGITS, _DIGITS), strict=True):
         milliseconds = number >> 12
         if milliseconds != known:
             known, stamp = milliseconds, f"{milliseconds >> 16:08x}-{milliseconds & 0xFFFF:04x}-7"
-        chance = chances[at : at + _DIGITS]
-        found.append(f"{stamp}{number & 0xFFF:03x}-{_VARIANT[chance[0]]}{chance[1:4]}-{chance[4:]}")
+        found.append(f"{stamp}{number & 0xFFF:03x}-{chances[at : at + 4]}-{chances[at + 4 : at + _DIGITS]}")
     return found
 
 

@@ -1,6 +1,7 @@
 """What can be done with the jobs of one tenant. The app itself has this surface for its default tenant."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from tenure.blobs.spill import inner_codec
@@ -95,9 +96,13 @@ class Surface:
             raise reply
         return Handle(home, reply.id, call.definition, reply.created)
 
-    async def enqueue_many(self, calls: Sequence[Call[R]]) -> list[Handle[R]]:
-        """Puts many jobs in, in order. Raises `EnqueueFailed` with every result after all were tried."""
-        results = await self._enqueue(calls)
+    async def enqueue_many(self, calls: Iterable[Call[R]]) -> list[Handle[R]]:
+        """Puts many jobs in, in order. Raises `EnqueueFailed` with every result after all were tried.
+
+        Of a list none is sent if one of its calls is invalid. An iterator is read while the jobs before are on their
+        way: what it raises, or is invalid of it, is raised once those are in, with a note of how many they are.
+        """
+        results = await (self._enqueue_read(calls) if isinstance(calls, Iterator) else self._enqueue(list(calls)))
         if any(isinstance(result, Refused) for result in results):
             raise EnqueueFailed(results)
         return [result for result in results if isinstance(result, Handle)]
@@ -109,24 +114,47 @@ class Surface:
         else:
             jobs = [call.new_job(self._app, home.tenant_name) for call, home in zip(calls, homes, strict=True)]
             replies = await self._put_in([call.options for call in calls], await to_enqueue(self._app, jobs))
-        return [
-            Handle(home, reply.id, call.definition, reply.created) if isinstance(reply, Enqueued) else reply
-            for call, home, reply in zip(calls, homes, replies, strict=True)
-        ]
+        return _results(calls, homes, replies)
 
     async def _put_in_parts(self, calls: Sequence[Call[R]], homes: "list[Surface]") -> list[Enqueued | Refused]:
         """Many jobs: while the first are on their way the next are made. What can be refused is before any leaves."""
-        _connection_of([call.options for call in calls])
+        _refuse_connections(call.options for call in calls)
         enqueuer = await self._app.enqueuer()
         parts = [slice(start, start + FLUSH_JOBS) for start in range(0, len(calls), FLUSH_JOBS)]
         kind = self._kind_of(calls, homes)
         if kind is None:
             jobs = [call.new_job(self._app, home.tenant_name) for call, home in zip(calls, homes, strict=True)]
             return await enqueuer.enqueue_parts(jobs[part] for part in parts)
-        encode, codec = calls[0].definition.signature.encode, self._app.codecs.get(kind.codec)
-        payloads = [encode(call.arguments, codec) for call in calls]
+        payloads = self._payloads_of(kind, calls)
         cut = (payloads[part] for part in parts)
         return await enqueuer.enqueue_parts(Alike(kind, self._app.new_ids(len(some)), some) for some in cut)
+
+    async def _enqueue_read(self, calls: Iterator[Call[R]]) -> list[Handle[R] | Refused]:
+        """Jobs whose calls are made while the jobs before are on their way."""
+        first = list(islice(calls, FLUSH_JOBS + 1))
+        if len(first) <= FLUSH_JOBS or self._app.blob_store is not None:
+            return await self._enqueue([*first, *calls])
+        made: list[Call[R]] = []
+        homes: list[Surface] = []
+
+        def parts() -> Iterator[Sequence[NewJob]]:
+            read = chain(first, calls)
+            while some := list(islice(read, FLUSH_JOBS)):
+                theirs = self._homes_of(some)
+                _refuse_connections(call.options for call in some)
+                kind = self._kind_of(some, theirs)
+                if kind is not None:
+                    yield Alike(kind, self._app.new_ids(len(some)), self._payloads_of(kind, some))
+                else:
+                    yield [call.new_job(self._app, home.tenant_name) for call, home in zip(some, theirs, strict=True)]
+                made.extend(some)
+                homes.extend(theirs)
+
+        return _results(made, homes, await (await self._app.enqueuer()).enqueue_parts(parts()))
+
+    def _payloads_of(self, kind: NewJob, calls: Sequence[Call[Any]]) -> list[bytes]:
+        encode, codec = calls[0].definition.signature.encode, self._app.codecs.get(kind.codec)
+        return [encode(call.arguments, codec) for call in calls]
 
     def _kind_of(self, calls: Sequence[Call[R]], homes: "list[Surface]") -> NewJob | None:
         """The kind that all calls are of, if they are of one."""
@@ -380,9 +408,23 @@ class Surface:
         return Queue(self.store, self._tenant, name)
 
 
+def _results(
+    calls: Sequence[Call[R]], homes: Sequence[Surface], replies: Sequence[Enqueued | Refused]
+) -> list[Handle[R] | Refused]:
+    return [
+        Handle(home, reply.id, call.definition, reply.created) if isinstance(reply, Enqueued) else reply
+        for call, home, reply in zip(calls, homes, replies, strict=True)
+    ]
+
+
 def _connection_of(options: Sequence[Options]) -> Any:
-    """The user's connection, if there is one: such a job never leaves together with others."""
-    connections = [given.get("connection") for given in options]
-    if len(connections) > 1 and any(connection is not None for connection in connections):
+    """The user's connection, if there is one."""
+    if len(options) == 1:
+        return options[0].get("connection")
+    return _refuse_connections(options)
+
+
+def _refuse_connections(options: Iterable[Options]) -> None:
+    """Such a job never leaves together with others."""
+    if any(given.get("connection") is not None for given in options):
         raise InvalidValue("connection: enqueue such jobs one by one")
-    return connections[0] if connections else None

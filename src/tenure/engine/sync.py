@@ -305,8 +305,9 @@ class SyncSurface:
     def enqueue(self, call: Call[R]) -> SyncHandle[R]:
         return _sent(call, self._surface)
 
-    def enqueue_many(self, calls: Sequence[Call[R]]) -> list[SyncHandle[R]]:
-        return [SyncHandle(handle) for handle in PORTAL.run(self._surface.enqueue_many(calls))]
+    def enqueue_many(self, calls: Iterable[Call[R]]) -> list[SyncHandle[R]]:
+        """The same, but that an iterator is read first, whole: what it reads may be this thread's."""
+        return [SyncHandle(handle) for handle in PORTAL.run(self._surface.enqueue_many(list(calls)))]
 
     def send(
         self, name: str, payload: Mapping[str, Any] | None = None, /, **options: Unpack[Options]
