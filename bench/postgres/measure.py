@@ -180,9 +180,8 @@ class Tried:
         self.figures["together"] = self._several / self.producer.ask("together", self._several, CALLERS)
 
     def drain_by_several(self) -> None:
-        """Twice as many: the last of several processes begins when the first have had some."""
-        self.producer.ask("bulk", 2 * self._jobs)
-        whole = 2 * self._jobs + self._ones + self._several
+        self.producer.ask("bulk", self._jobs)
+        whole = self._jobs + self._ones + self._several
         with self._placed.workers(self._sizes.processes):
             self.figures["drain_four"] = whole / self._drained(whole)
 

@@ -103,9 +103,10 @@ class Surface:
         way: what it raises, or is invalid of it, is raised once those are in, with a note of how many they are.
         """
         results = await (self._enqueue_read(calls) if isinstance(calls, Iterator) else self._enqueue(list(calls)))
-        if any(isinstance(result, Refused) for result in results):
+        handles = [result for result in results if isinstance(result, Handle)]
+        if len(handles) < len(results):
             raise EnqueueFailed(results)
-        return [result for result in results if isinstance(result, Handle)]
+        return handles
 
     async def _enqueue(self, calls: Sequence[Call[R]]) -> list[Handle[R] | Refused]:
         homes = self._homes_of(calls)
