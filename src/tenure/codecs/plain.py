@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tenure.codecs.checks import check
+from tenure.codecs.checks import check, is_flat
 from tenure.domain import names
 from tenure.domain.errors import InvalidValue
 
@@ -28,12 +28,13 @@ class Plain:
 
     def encode(self, value: Any) -> bytes:
         """A body. Raises `InvalidValue` that names what can't be sent."""
-        check(value)
+        if type(value) is not dict or not is_flat(value):
+            check(value)
         try:
             body = self._encode(value)
         except (TypeError, ValueError, OverflowError, UnicodeEncodeError, msgspec.MsgspecError) as error:
             raise InvalidValue(f"payload: {error}") from error
-        return names.size("payload", body, self._most)
+        return body if len(body) <= self._most else names.size("payload", body, self._most)
 
     def decode(self, body: bytes, type: Any = Any) -> Any:
         """The value of a body; a poisonous one raises `InvalidValue`, never anything else."""

@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from functools import cache
 
 _DIGITS = 16
 _OCTETS = _DIGITS // 2
@@ -44,13 +45,24 @@ def uuid7s(count: int) -> list[str]:
     octets[::_OCTETS] = octets[::_OCTETS].translate(_VARIANTS)
     chances = octets.hex()
     found: list[str] = []
-    known, stamp = -1, ""
-    for number, at in zip(range(first, first + count), range(0, count * _DIGITS, _DIGITS), strict=True):
-        milliseconds = number >> 12
-        if milliseconds != known:
-            known, stamp = milliseconds, f"{milliseconds >> 16:08x}-{milliseconds & 0xFFFF:04x}-7"
-        found.append(f"{stamp}{number & 0xFFF:03x}-{chances[at : at + 4]}-{chances[at + 4 : at + _DIGITS]}")
+    at = 0
+    while at < count:  # once for every millisecond
+        milliseconds, number = divmod(first + at, 1 << 12)
+        stamp = f"{milliseconds >> 16:08x}-{milliseconds & 0xFFFF:04x}-7"
+        counts = _counts()[number : number + count - at]
+        places = range(at * _DIGITS, count * _DIGITS, _DIGITS)
+        found += [
+            f"{stamp}{own}{chances[place : place + 4]}-{chances[place + 4 : place + _DIGITS]}"
+            for own, place in zip(counts, places, strict=False)
+        ]
+        at += len(counts)
     return found
+
+
+@cache
+def _counts() -> list[str]:
+    """What stands for the number of an id inside its millisecond."""
+    return [f"{number:03x}-" for number in range(1 << 12)]
 
 
 def _forget() -> None:

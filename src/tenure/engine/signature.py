@@ -86,16 +86,22 @@ class HandlerSignature:
         required = frozenset(one.name for one in parameters if one.default is inspect.Parameter.empty)
         return tuple(self._sent.parameters), by_position, required
 
+    @cached_property
+    def _all_by_position(self) -> int:
+        """How many arguments there are if all of them come by position; -1 if some can't."""
+        names, by_position, _ = self._names
+        return by_position if by_position == len(names) else -1
+
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by name, in the order of the parameters, without defaults.
 
         Raises `InvalidValue` like a wrong call raises TypeError. `inspect` says what is wrong; it isn't asked when
         nothing is, for it takes four times as long.
         """
+        if not kwargs and len(args) == self._all_by_position:
+            return dict(zip(self._names[0], args, strict=True))
         names, by_position, required = self._names
         given = dict(zip(names, args, strict=False))
-        if not kwargs and len(args) == len(names) == by_position:
-            return given
         if len(args) <= by_position and given.keys().isdisjoint(kwargs) and required <= given.keys() | kwargs.keys():
             if not kwargs:
                 return given
