@@ -23,8 +23,12 @@ from bench.worker.running import usage
 Say = Callable[[str], None]
 
 CALLERS = 200
-WARM_ONES, WARM_PART = 20, 10
-"""Enqueued before anything is timed, one by one and as a part of the bulk: all connections are open then."""
+WARM = 20
+"""Jobs that are enqueued before anything is timed: a connection is open then."""
+WARM_PART = 10
+"""What part of the bulk is enqueued, and drained, before it is timed: all connections are open then, and the tables as
+those of a queue that is in use.
+"""
 PATIENCE = 300.0
 
 
@@ -133,7 +137,6 @@ class Tried:
         self._sizes = sizes
         self._jobs, self._ones = (max(CALLERS, round(count * sizes.scale)) for count in (subject.drains, subject.ones))
         self._several = self._ones // CALLERS * CALLERS
-        self._warm = WARM_ONES + self._jobs // WARM_PART
         self._board = Board(folder)
         self._placed = subject.at(url, folder)
         self._placed.install()
@@ -146,16 +149,18 @@ class Tried:
         with server.database() as url, tempfile.TemporaryDirectory() as folder:
             tried = cls(server, subject, sizes, url, Path(folder))
             with tried._connection, tried._placed.producer() as tried.producer:
-                tried.producer.ask("one", WARM_ONES)
-                tried.producer.ask("bulk", tried._warm - WARM_ONES)
+                tried.producer.ask("one", WARM)
                 yield tried
 
     def wait(self) -> None:
-        """How long a job waits for an idle worker, which has had a few."""
+        """How long a job waits for an idle worker, which has had a few. Then what warms up for the bulk."""
         with self._placed.workers(1):
-            until(self.subject, self._board, self._warm)
+            until(self.subject, self._board, WARM)
             time.sleep(self._sizes.idle_seconds)
             waits = _waits(self._placed, self.producer, self._board, self._sizes.latency_jobs)
+            warm = self._jobs // WARM_PART
+            self.producer.ask("bulk", warm)
+            until(self.subject, self._board, WARM + self._sizes.latency_jobs + warm)
         self._board.clear()
         self.figures |= {"p50_ms": median(waits), "p99_ms": quantiles(waits, n=100)[98]}
 

@@ -15,11 +15,11 @@ ABOUT = (
     "events, history and fairness on (they can't be turned off). *pgqueuer*: batches of 1,000, asyncpg, uvloop. "
     "*chancy*: on its event loop, 1,000 at once, eager polling, settles every 50 ms. *procrastinate*: 10 at once. "
     "*start*: from before the enqueue to the handler, in another process, on an idle worker in a new database. "
-    "*bulk*: in the fastest way each has, after a tenth as many that aren't timed. *drain*: no-op jobs that are there "
-    "already (200,000 of tenure's and pgqueuer's, fewer of the slower ones'), from the first handler's start until "
-    "the last settle is committed, by one worker process and by four. *one by one*: one caller that "
-    "waits for each. *idle*: all processes of one worker after the drain, shared memory counted once. *WAL*: of a "
-    "job's bulk enqueue and its drain.\n"
+    "*bulk*: in the fastest way each has, after a tenth as many that aren't timed, and are drained. *drain*: no-op "
+    "jobs that are there already (200,000 of tenure's and pgqueuer's, fewer of the slower ones'), from the first "
+    "handler's start until the last settle is committed, by one worker process and by four. *one by one*: one caller "
+    "that waits for each. *idle*: all processes of one worker after the drain, shared memory counted once. *WAL*: of "
+    "a job's bulk enqueue and its drain.\n"
 )
 
 
