@@ -10,11 +10,21 @@ def test_a_wait_cancelled_at_the_moment_of_a_hint_is_cancelled() -> None:
         hints = Hints()
         waiter = asyncio.create_task(hints.wait(["x"], 5))
         await asyncio.sleep(0)
-        hints.tell(["x"])
-        await asyncio.sleep(0)  # the hint has come, its waiter hasn't run yet
+        hints.tell(["x"])  # it has come, its waiter hasn't run yet
         waiter.cancel()
         await asyncio.wait([waiter])
         return waiter.cancelled()
+
+    assert asyncio.run(main())
+
+
+def test_a_hint_from_another_thread_wakes_who_waits_on_a_loop() -> None:
+    async def main() -> bool:
+        hints = Hints()
+        waiter = asyncio.create_task(hints.wait(["x"], 60))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(hints.tell, ["x"])
+        return await waiter
 
     assert asyncio.run(main())
 

@@ -51,10 +51,21 @@ class Hints:
             if EVERYTHING in told:
                 told = set(self._waiting)
             hints = [hint for topic in told for hint in self._waiting.get(topic, ())]
+        here = _running_loop() if hints else None
         for hint in hints:
+            if hint.get_loop() is here:
+                _wake(hint)  # the way around takes another turn of the loop
+                continue
             # A loop that was closed has nobody left to wake.
             with contextlib.suppress(RuntimeError):
                 hint.get_loop().call_soon_threadsafe(_wake, hint)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _wake(hint: asyncio.Future[None]) -> None:

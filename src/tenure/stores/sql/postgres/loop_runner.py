@@ -70,6 +70,8 @@ class LoopRunner(BinaryColumns):
         self._sent: deque[LoopAnswer] = deque()
         """Statements in a pipeline whose answers haven't been read."""
         self._joined = False
+        self._asks = False
+        """Whether something in the pipeline may be kept back by the server until it is asked for."""
         self._failed: PGresult | None = None
         """What went wrong first in this pipeline."""
         self._watched: int | None = None
@@ -126,6 +128,7 @@ class LoopRunner(BinaryColumns):
     def _asked(self, prepares: str | None = None) -> LoopAnswer:
         answer = LoopAnswer(self, prepares)
         self._sent.append(answer)
+        self._asks = True
         if not self._joined:
             self._failed = None
             self.read(answer)
@@ -149,9 +152,10 @@ class LoopRunner(BinaryColumns):
             self._sent.clear()
 
     def read(self, wanted: LoopAnswer) -> None:
-        """Reads answers up to the wanted one."""
-        if self._joined:
+        """Reads answers up to the wanted one. To ask for those that come anyway would wake the server for nothing."""
+        if self._joined and self._asks:
             self._libpq.send_flush_request()
+            self._asks = False
         self._flush()
         while not wanted.done:
             self._read_one()
