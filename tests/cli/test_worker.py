@@ -17,6 +17,7 @@ import pytest
 from tenure import Tenure
 from tenure.service.cli.worker import WorkerRun, limits
 from tests.cli.kit import Cli, Shop
+from tests.engine.test_supervisor import children_of
 
 APP = "tests.cli.shop:app"
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -28,6 +29,10 @@ class Process:
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def line(self) -> str:
         """The next line on stdout."""
@@ -103,6 +108,22 @@ def test_a_second_signal_doesnt_wait_for_the_jobs(shop: Shop) -> None:
         assert process.ended() == 130
     job = shop.get(id)
     assert (job.state, job.attempt, job.history[-1].outcome) == ("pending", 0, "released")
+
+
+def test_a_second_signal_is_heard_by_a_process_that_hasnt_come_to_the_first(shop: Shop) -> None:
+    """Two signals of one kind that are both on their way are one."""
+    (id,) = shop.enqueue(job_type="hold")
+    with worker(APP, TENURE_SHUTDOWN_GRACE="3600") as process:
+        process.line()
+        assert process.line() == f"holding {id}"
+        (child,) = children_of(process.pid)
+        os.kill(child, signal.SIGSTOP)
+        for told in ("stopping;", "stopping at once"):
+            process.signal(signal.SIGTERM)
+            process.told(told)
+        os.kill(child, signal.SIGCONT)
+        assert process.ended() == 130
+    assert shop.get(id).state == "pending"
 
 
 def test_json_and_a_url_for_an_app_that_leaves_it_open(shop: Shop) -> None:

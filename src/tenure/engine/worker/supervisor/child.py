@@ -15,7 +15,7 @@ from tenure.domain.errors import StoreError, TenureError
 from tenure.engine.app import Tenure
 from tenure.engine.importing import PATH, import_app
 from tenure.engine.worker.supervisor.link import Link
-from tenure.engine.worker.supervisor.wire import Deadlines, Hello
+from tenure.engine.worker.supervisor.wire import STOP_AT_ONCE, Deadlines, Hello
 from tenure.engine.worker.worker import Worker
 
 MISUSED = 64
@@ -88,6 +88,7 @@ async def work(app: Tenure, options: ChildOptions, line: socket.socket, deadline
     worker.kept_by(Link(line, deadlines, hello, lambda: orphaned(worker, app.settings.cancel_grace)))
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, lambda: worker.stop(hard=worker.stopping))
+    loop.add_signal_handler(STOP_AT_ONCE, lambda: worker.stop(hard=True))
     async with app:
         await worker.run()
 

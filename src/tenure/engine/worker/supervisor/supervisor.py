@@ -22,6 +22,7 @@ from tenure.engine.worker.clock import boottime
 from tenure.engine.worker.hand import Ending
 from tenure.engine.worker.supervisor.child import MISUSED, ChildOptions
 from tenure.engine.worker.supervisor.wire import (
+    STOP_AT_ONCE,
     Deadlines,
     Done,
     Hello,
@@ -134,10 +135,10 @@ class Child:
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(frame([Told(held.generation, ending.value, cancel)]))
 
-    def terminate(self) -> None:
-        """Tells it to stop; told again, it stops at once."""
+    def terminate(self, *, at_once: bool) -> None:
+        """Tells it to stop, or to stop at once."""
         with suppress(ProcessLookupError):
-            self.process.terminate()
+            self.process.send_signal(STOP_AT_ONCE if at_once else signal.SIGTERM)
 
     def hang_up(self) -> None:
         """It is gone: what it said is still heard, and nobody who has its end of the line by a fork is waited for."""
@@ -195,7 +196,7 @@ class Supervisor:
         if self._signalled is not None:
             self._signalled(self._signals)
         for child in self._children:
-            child.terminate()
+            child.terminate(at_once=self._signals > 1)
 
     def look(self, by: float = 0.0) -> None:
         """Something is to be renewed by then: looks again, unless it will have by itself."""
@@ -220,7 +221,7 @@ class Supervisor:
             child = await self._start(name)
             self._children.add(child)
             if self._stopping.is_set():  # told while the child was being started
-                child.terminate()
+                child.terminate(at_once=self._signals > 1)
             try:
                 await self._outlive(child)
             finally:

@@ -3,6 +3,7 @@
 import asyncio
 import mmap
 import os
+import signal
 from collections.abc import Sequence
 
 import msgspec
@@ -10,6 +11,9 @@ import msgspec
 from tenure.domain.names import Ms
 from tenure.domain.retry import RetryPolicy
 from tenure.engine.worker import frames
+
+STOP_AT_ONCE = signal.SIGUSR2
+"""After a SIGTERM. Not another one: two that a busy process hasn't come to yet are one."""
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
