@@ -161,6 +161,23 @@ def test_h9_a_replay_takes_a_held_key() -> None:
         tape.command("Replay", "j1", {"type": "Replayed", "new_id": "j3", "created": True}, new_id="j3")
 
 
+def test_a_replay_of_a_job_whose_id_came_again() -> None:
+    tape, replayed = Tape(), {"type": "Replayed", "new_id": "j2", "created": True}
+    tape.enqueue("j1")
+    tape.claim(tape.job("j1"))
+    tape.settle("j1", "fail", settled("failed"))
+    tape.command("Replay", "j1", replayed, new_id="j2")
+    tape.tick(DAY)
+    purge(tape, "failed", 1)
+    tape.enqueue("j1", payload="other", priority=1)
+    tape.claim(tape.job("j1", payload="other", priority=1, run_at=tape.now, enqueued_at=tape.now), n=1)
+    tape.settle("j1", "fail", settled("failed"))
+    tape.command("Replay", "j1", replayed, new_id="j2")
+    tape.enqueue("j3")
+    with violates("H5", "IdConflict"):
+        tape.command("Replay", "j1", {**replayed, "new_id": "j3"}, new_id="j3")
+
+
 # Flows
 
 

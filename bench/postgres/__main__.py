@@ -17,7 +17,7 @@ COMMAND = "python -m bench.postgres --record"
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.postgres", description=__doc__)
     add_options(parser)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--scale", type=float, default=1.0, help="of the number of jobs")
     names = sorted({str(subject.peer) for subject in PEERS})
     parser.add_argument("--peers", default="all", help=f"all, none, or some of {','.join(names)}")

@@ -21,7 +21,7 @@ from tenure.domain.calls import (
     Succeed,
 )
 from tenure.domain.errors import InvalidValue, JobFinished, JobNotFound, LeaseLost, QueueFull, Refused, TenureError
-from tenure.domain.event import Event, decode_events, encode_events
+from tenure.domain.event import Event, Told, decode_events, encode_events, form, unfold
 from tenure.domain.job import Failure, NewJob, Parent, Progress, Token, fingerprint, key_hash
 from tenure.domain.names import DAY, HOUR, MAX_PAYLOAD, MAX_RESULT, MINUTE, SECOND
 from tenure.domain.retry import RetryPolicy
@@ -242,6 +242,39 @@ def test_events_survive_their_chunk() -> None:
     body = encode_events(events)
     assert len(body.splitlines()) == 2
     assert decode_events(body) == events
+
+
+def test_folded_events_are_lines_again() -> None:
+    def line(kind: str, at: int, value: str) -> str:
+        return f'{{"tenant":"acme","kind":"{kind}","at":{at}{value}}}\n'
+
+    one = form('{"tenant":"acme","kind":"succeeded","at":5,"job_id":"', '"}')
+    two = form('{"tenant":"acme","kind":"claimed","at":6,"job_id":"', '","waited_ms":', "}")
+    plain = Event(tenant="acme", kind=EventKind.PURGED, at=7, message="\t# tabs\n#")
+    told: list[Told] = [plain, (one, "a\n"), (one, "b\n"), plain, (one, "c\n"), (two, "d\t1\n"), (two, "e\t2\n")]
+    told += [line("paused", 8, ""), line("resumed", 9, ""), (two, "f\t3\n")]
+    body = encode_events(told)
+    assert body.count(b"#{") == 4, "each form once, for as long as it holds"
+    assert unfold(body).decode().splitlines(keepends=True) == [
+        encode_events([plain]).decode(),
+        line("succeeded", 5, ',"job_id":"a"'),
+        line("succeeded", 5, ',"job_id":"b"'),
+        encode_events([plain]).decode(),
+        line("succeeded", 5, ',"job_id":"c"'),
+        line("claimed", 6, ',"job_id":"d","waited_ms":1'),
+        line("claimed", 6, ',"job_id":"e","waited_ms":2'),
+        line("paused", 8, ""),
+        line("resumed", 9, ""),
+        line("claimed", 6, ',"job_id":"f","waited_ms":3'),
+    ]
+    assert unfold(unfold(body)) == unfold(body)
+    assert unfold(b"") == b""
+
+
+def test_a_lone_event_is_not_folded() -> None:
+    shared = form('{"tenant":"acme","kind":"claimed","at":6,"job_id":"', '","waited_ms":', "}")
+    body = encode_events([(shared, "d\t1\n")])
+    assert body == b'{"tenant":"acme","kind":"claimed","at":6,"job_id":"d","waited_ms":1}\n'
 
 
 def test_unknown_fields_are_kept() -> None:

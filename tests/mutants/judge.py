@@ -26,6 +26,7 @@ SUITES = {
     "together-postgres": "tests/stores/test_postgres_together.py",
     "network-postgres": "tests/stores/test_postgres_network.py",
     "loops-postgres": "tests/stores/test_postgres_loops.py",
+    "few-postgres": "tests/stores/test_postgres_few.py",
     "transactions-postgres": "tests/engine/test_postgres_transactions.py",
 }
 """The tests that a killer runs, up to the first that fails."""
@@ -85,7 +86,8 @@ def _run_tests(suite: str) -> Verdict:
             if report.failed and self.failed is None:
                 kind = "test" if report.when == "call" else "error"
                 self.failed = {"found": report.nodeid.rpartition("::")[2], "kind": kind}
-                self.failed["detail"] = _line(report.longreprtext)[-300:]
+                crash = getattr(report.longrepr, "reprcrash", None)  # what was raised, without the way there
+                self.failed["detail"] = _line(crash.message if crash is not None else report.longreprtext)[-300:]
 
     watch = Watch()
     said = io.StringIO()

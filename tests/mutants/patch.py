@@ -30,6 +30,7 @@ KILLERS = (
     "together-postgres",
     "network-postgres",
     "loops-postgres",
+    "few-postgres",
     "transactions-postgres",
 )
 """The machine on memory is its own model, so only the checker can object there; on SQLite lockstep must do it alone.
@@ -44,6 +45,7 @@ _SUITE = (
     "tests/stores/test_postgres_together.py",
     "tests/stores/test_postgres_network.py",
     "tests/stores/test_postgres_loops.py",
+    "tests/stores/test_postgres_few.py",
     "tests/engine/test_postgres_transactions.py",
     "pyproject.toml",
 )

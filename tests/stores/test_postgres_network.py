@@ -146,9 +146,9 @@ async def enqueue_by_the_model(way: Way) -> tuple[Call, Any]:
     return lambda: way.store.enqueue([job(1, parents=(Parent(uuid(0)),))]), [Enqueued(uuid(1))]
 
 
-async def claim(way: Way) -> tuple[Call, Any]:
+async def claim(way: Way, **fields: Any) -> tuple[Call, Any]:
     await way.claimed(9)
-    await way.store.enqueue([job(1, max_attempts=1)])
+    await way.store.enqueue([job(1, max_attempts=1, **fields)])
 
     async def call() -> list[tuple[str, int]]:
         return [(one.token.job_id, one.job.attempt) for one in (await way.claimed(1)).jobs]
@@ -218,7 +218,8 @@ async def sweep(way: Way) -> tuple[Call, Any]:
 CASES = [
     Case("enqueue", uuid(1).encode(), enqueue, ["enqueued"]),
     Case("enqueue by the model", COMMIT, enqueue_by_the_model, ["enqueued"]),
-    Case("claim", COMMIT, claim, ["enqueued", "claimed"]),
+    Case("claim", COMMIT, partial(claim, labels={"not": "plain"}), ["enqueued", "claimed"]),
+    Case("claim by one statement", b'"kind":"claimed"', claim, ["enqueued", "claimed"]),
     Case("succeed", uuid(1).encode(), succeed, ["enqueued", "claimed", "succeeded"]),
     Case("retry", COMMIT, retry, ["enqueued", "claimed", "retry_scheduled"]),
     Case("exchange", COMMIT, exchange, ["enqueued", "claimed", "succeeded"]),

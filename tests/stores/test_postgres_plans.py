@@ -267,6 +267,14 @@ WALKED = {
         ("job_pkey", "seq ="),
         ("claimed_pkey", "token ="),
     },
+    "claim_few": {
+        ("ready_pkey", "queue = tenant <"),
+        ("ready_pkey", "queue = tenant >"),
+        ("ready_pkey", "queue = tenant = grp = run_at <="),
+        ("scheduled_pkey", "queue ="),
+        ("job_pkey", "seq ="),
+        ("claimed_pkey", "token ="),
+    },
     "claim_discover": {
         ("ready_pkey", "queue ="),
         ("ready_pkey", "queue = ROW(tenant, grp, prio_neg) >"),

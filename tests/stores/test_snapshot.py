@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tenure.domain.calls import EventPage, FeedSpan, JobFilter
+from tenure.domain.calls import Claim, Claimed, EventPage, FeedSpan, JobFilter, Settle, Succeed
 from tenure.domain.errors import CursorExpired, SchemaTooNew, StoreUnavailable
 from tenure.domain.job import NewJob
 from tenure.domain.store import Span
@@ -67,10 +67,32 @@ def test_the_feed_by_the_chunk(store: SqliteStore | PostgresStore) -> None:
             chunks = list(view.chunks(10, 90))
             assert [position for position, _ in chunks] == list(range(11, 91))
             assert [body.count(b"\n") for _, body in chunks] == [size % 3 + 1 for size in range(11, 91)]
-            assert list(view.chunk_sizes(10))[:80] == [(position, len(body)) for position, body in chunks]
+            sizes = list(view.chunk_sizes(10))[:80]
+            assert [position for position, _ in sizes] == [position for position, _ in chunks]
+            exact = [len(body) for _, body in chunks]
+            assert all(0.5 < size / of < 2 for (_, size), of in zip(sizes, exact, strict=True))
             assert view.identity() == again.identity()
             with pytest.raises(CursorExpired):
                 next(view.chunks(-1, 5))
+        await store.close()
+
+    asyncio.run(scene())
+
+
+def test_the_size_of_a_chunk_is_that_of_its_events(store: SqliteStore | PostgresStore) -> None:
+    """Also where many are stored as little: whoever reads a part of the feed at a time has to know what it will be."""
+
+    async def scene() -> None:
+        await store.migrate()
+        jobs = [job() for _ in range(400)]
+        await store.enqueue(jobs)
+        claimed = await store.claim(Claim(claim_id=bytes(16), worker="w", queues=(("mail", None),), n=400))
+        assert isinstance(claimed, Claimed)
+        await store.settle([Settle(one.token, Succeed()) for one in claimed.jobs])
+        with store.snapshot() as view:
+            exact = [len(body) for _, body in view.chunks(0, 3)]
+            assert [body.count(b"\n") for _, body in view.chunks(0, 3)] == [400, 400, 400]
+            assert all(0.8 < size / of < 1.25 for (_, size), of in zip(view.chunk_sizes(0), exact, strict=True))
         await store.close()
 
     asyncio.run(scene())

@@ -30,6 +30,15 @@ def is_flat(value: dict[Any, Any]) -> bool:
     return True
 
 
+def is_plain(values: Iterable[Any]) -> bool:
+    """Whether there is nothing to check in any of these."""
+    for content in values:
+        kind = type(content)
+        if not (kind in _PLAIN or (kind is int and SMALLEST <= content <= LARGEST)):
+            return False
+    return True
+
+
 def check(value: Any, depth: int = 1) -> None:
     """Refuses nesting beyond 64 levels, and numbers that no other reader understands."""
     if depth > MAX_DEPTH:

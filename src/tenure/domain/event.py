@@ -1,6 +1,9 @@
 """Events: what happened to a job, as the feed keeps it and as Spark reads it.
 
-Stored one JSON object a line; absent fields are left out, unknown ones are kept in `more`.
+Stored one JSON object a line; absent fields are left out, unknown ones are kept in `more`. Events in a row that differ
+in one or two values alone may be folded: the line that they share, `#` before it and a tab where they differ, then a
+line of values for each. JSON has no tabs, and no other line begins so. In a batch of jobs an event takes some 45 bytes
+instead of 220, which are to be sent, compressed and kept.
 """
 
 from collections.abc import Sequence
@@ -68,9 +71,56 @@ _encode = msgspec.json.Encoder().encode
 _decode_lines = msgspec.json.Decoder().decode_lines
 
 
-def encode_events(events: Sequence[Event | str]) -> bytes:
-    """A chunk's body: NDJSON. A string is a line that was encoded before."""
-    return "".join([event if isinstance(event, str) else _line(event) for event in events]).encode()
+Told = Event | str | tuple[str, str]
+"""An event; its line, encoded before; or the form of its line, and its values (`form`)."""
+
+
+def form(head: str, middle: str, tail: str | None = None) -> str:
+    """What the lines of some events share: before and after the value that they differ in, or around both."""
+    return f"#{head}\t{middle}\n" if tail is None else f"#{head}\t{middle}\t{tail}\n"
+
+
+def encode_events(events: Sequence[Told]) -> bytes:
+    """A chunk's body. Values come as text with tabs between them and a line's end; lone events aren't folded."""
+    lines: list[str] = []
+    last: str | None = None
+    for event in events:
+        if type(event) is tuple:
+            shared, values = event
+            if shared is not last:
+                lines.append(shared)
+                last = shared
+            lines.append(values)
+        else:
+            lines.append(event if isinstance(event, str) else _line(event))  # type: ignore[arg-type]
+            last = None
+    body = "".join(lines).encode()
+    return unfold(body) if len(events) == 1 else body
+
+
+def unfold(body: bytes) -> bytes:
+    """A chunk's body as NDJSON, a line for each event."""
+    if not body.startswith(b"#") and b"\n#" not in body:
+        return body
+    before, *folds = (b"\n" + body.removesuffix(b"\n")).split(b"\n#")
+    lines = [before.removeprefix(b"\n") + b"\n"] if before else []
+    for fold in folds:
+        shared, _, rest = fold.partition(b"\n")
+        values, brace, others = rest.partition(b"\n{")
+        head, *middle, tail = shared.split(b"\t")
+        if middle:
+            values = values.replace(b"\t", middle[0])
+        lines.append(head + values.replace(b"\n", tail + b"\n" + head) + tail + b"\n")
+        if brace:
+            lines.append(b"{" + others + b"\n")
+    return b"".join(lines)
+
+
+def unfolded_size(size: int, first: bytes) -> int:
+    """About how much a stored body of this size, that begins so, has as NDJSON. What is folded repeats a line of some
+    250 bytes for every 40 of its own.
+    """
+    return size + 6 * max(0, size - 250) if first == b"#" else size
 
 
 def _line(event: Event) -> str:

@@ -200,7 +200,7 @@ class Snapshot(Protocol):
         """Chunks of the feed by position, as NDJSON. Raises `CursorExpired` when the first of them is gone."""
 
     def chunk_sizes(self, after: int) -> Iterator[tuple[int, int]]:
-        """The bytes of each chunk, by position, without reading it."""
+        """About how many bytes each chunk has as NDJSON, by position, without reading it."""
 
     def scan(
         self, where: JobFilter, fields: Collection[str], *, span: Span | None = None, limit: int = 1_000

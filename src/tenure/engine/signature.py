@@ -87,6 +87,11 @@ class HandlerSignature:
         return tuple(self._sent.parameters), by_position, required
 
     @cached_property
+    def _has_defaults(self) -> bool:
+        names, _, required = self._names
+        return len(required) < len(names)
+
+    @cached_property
     def _all_by_position(self) -> int:
         """How many arguments there are if all of them come by position; -1 if some can't."""
         names, by_position, _ = self._names
@@ -133,8 +138,8 @@ class HandlerSignature:
 
     def decode(self, body: bytes, codec: Codec) -> dict[str, Any]:
         """The arguments of a payload, typed."""
-        found, (names, _, required) = asdict(self._decoded(body, codec)), self._names
-        if len(required) < len(names) and any(value is UNSET for value in found.values()):
+        found = asdict(self._decoded(body, codec))
+        if self._has_defaults and any(value is UNSET for value in found.values()):
             return {name: value for name, value in found.items() if value is not UNSET}
         return found
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tenure.domain.calls import Document
 from tenure.domain.config import QUEUE, TENANT
-from tenure.domain.event import Event
+from tenure.domain.event import Event, Told
 from tenure.domain.job import Binding, BindingKey, DeadLetter, Edge, Job, Ref, Result, Slot
 from tenure.domain.model.tables import BucketKey, DocumentKey, Lane, Meta, Tables
 from tenure.domain.names import Ms
@@ -55,7 +55,7 @@ class Unit:
         self.buckets: dict[BucketKey, int] = {}
         self.positions: dict[Lane, str] = {}
         self.cascades: dict[int, Ref | None] = {}
-        self.events: dict[str, list[Event | str]] = {}
+        self.events: dict[str, list[Told]] = {}
         self._meta_before = self.meta
         self._by_parent: dict[Ref, set[str]] = {}
         self._by_child: dict[Ref, set[str]] = {}
@@ -265,8 +265,8 @@ class Unit:
     def emit(self, event: Event) -> None:
         self.events_of(event.tenant).append(event)
 
-    def events_of(self, tenant: str) -> list[Event | str]:
-        """Where a tenant's events are put; a store may add lines it has already encoded, line end included."""
+    def events_of(self, tenant: str) -> list[Told]:
+        """Where a tenant's events are put; a store may add lines that it has encoded, or folded."""
         events = self.events.get(tenant)
         if events is None:
             events = self.events[tenant] = []

@@ -22,6 +22,7 @@ from tenure.engine.definition import Call, Definition
 from tenure.engine.durations import milliseconds
 from tenure.engine.hooks import Middleware, Next
 from tenure.engine.signals import Fail, InvalidResult, Retry, Signal, Snooze, Stopped, text_of
+from tenure.engine.worker.executors import Executors, inline
 from tenure.engine.worker.forks import forks, leave_if_forked
 from tenure.engine.worker.hand import Ending, Hand
 from tenure.engine.worker.processes.pool import HandlerError, ProcessDied
@@ -29,7 +30,6 @@ from tenure.engine.worker.processes.wire import Returned
 
 if TYPE_CHECKING:
     from tenure.engine.app import Tenure
-    from tenure.engine.worker.executors import Executors
 
 R = TypeVar("R")
 
@@ -44,7 +44,7 @@ Uniform = Callable[[float, float], float]
 class Runner:
     """Runs handlers. Whatever they do, what comes back is an outcome, or None when there is nothing left to say."""
 
-    def __init__(self, app: "Tenure", executors: "Executors", uniform: Uniform = random.uniform) -> None:
+    def __init__(self, app: "Tenure", executors: Executors, uniform: Uniform = random.uniform) -> None:
         self._app = app
         self._executors = executors
         self._uniform = uniform
@@ -85,7 +85,10 @@ class Runner:
         definition, context = hand.definition, hand.context
         if context is None:
             raise AssertionError("a hand was run without its context")
-        execute, middlewares = self._executors.of(definition.executor), self._app.middlewares
+        middlewares = self._app.middlewares
+        if definition.executor == "inline" and not middlewares:
+            return inline(hand, arguments)
+        execute = self._executors.of(definition.executor)
         return (
             wrapped(middlewares, context, lambda: execute(hand, arguments)) if middlewares else execute(hand, arguments)
         )

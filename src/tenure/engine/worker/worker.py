@@ -258,15 +258,19 @@ class _Parts:
 
     def _take(self, claimed: Claimed, sent_at: float) -> list[Hand]:
         """The jobs of a claim: each into a slot, or back if nobody here can run it."""
-        now, lease, given = boottime(), None, sent_at
+        now, lease, given, watched = boottime(), None, sent_at, 0.0
         hands: list[Hand] = []
         for job in claimed.jobs:
             if job.job.lease is not lease:
-                lease = job.job.lease
+                lease, watched = job.job.lease, 0.0
                 given = sent_at - _age(lease, claimed.now)
             hand = self._take_one(job, given, now)
-            if hand is not None:
-                hands.append(hand)
+            if hand is None:
+                continue
+            hands.append(hand)
+            if hand.timeout_at != watched:  # the others of a lease end when this one does
+                watched = hand.timeout_at
+                self._wheel.add(hand)
         if hands:
             self._leases.added(hands)
         return hands
@@ -286,7 +290,6 @@ class _Parts:
             return None
         hand.context = Context(self._app, claimed, self._state, hand.note)
         self.hands.add(hand)
-        self._wheel.add(hand)
         return hand
 
     def _begin(self, hands: Sequence[Hand]) -> None:
@@ -297,11 +300,11 @@ class _Parts:
 
     async def _run(self, hand: Hand) -> None:
         hooks = self._app.hooks
-        if hooks.heard(Hook.JOB_STARTED):
+        if hooks.any and hooks.heard(Hook.JOB_STARTED):
             with suppress(asyncio.CancelledError):  # told to end before it began: the runner sees that
                 await hooks.tell(self._told(Hook.JOB_STARTED, hand))
         outcome = await self._runner.run(hand)
-        if hooks.heard(Hook.JOB_ENDED):
+        if hooks.any and hooks.heard(Hook.JOB_ENDED):
             with suppress(asyncio.CancelledError):
                 await hooks.tell(self._told(Hook.JOB_ENDED, hand, outcome=outcome))
         settled = hand.context is not None and hand.context.settled
@@ -317,6 +320,9 @@ class _Parts:
 
     def _answered(self, ended: Ended, reply: Settled | Refused) -> None:
         hand, hooks = ended.hand, self._app.hooks
+        if type(reply) is Settled and hand is not None and not hooks.any:
+            self._leases.removed(hand)
+            return
         refused = reply if isinstance(reply, Refused) else None
         if hand is not None and isinstance(refused, ABOUT_CARRIED) and isinstance(ended.settle.outcome, Succeed):
             self.exchanger.settle(Ended(Settle(hand.token, self._runner.refused(hand, refused)), hand))

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from tenure.domain.model import Chunk
 from tenure.stores.sql import rows
 from tenure.stores.sql.rows import Row
 
@@ -46,7 +45,7 @@ def _dumped(kind: str, row: Row) -> tuple[str, Any]:
         case "cascade":
             return f"{row[0]:020d}", (row[0], (row[1], row[2]))
         case "chunk":
-            return f"{row[0]:020d}", Chunk(*row)
+            return f"{row[0]:020d}", rows.chunk_of(row)
     return "\0".join(row[: _KEYS[kind]]), _value(kind, row)
 
 

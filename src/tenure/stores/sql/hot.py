@@ -14,6 +14,7 @@ from typing import Any
 from tenure.domain import model
 from tenure.domain.calls import Claim, Claimed, Settle, Settled, Succeed
 from tenure.domain.errors import Refused
+from tenure.domain.event import form
 from tenure.domain.job import KEPT_ATTEMPTS, Attempt, Job, Lease, Ref, secret_hash
 from tenure.domain.model import Unit
 from tenure.domain.model.claim import Taken, lease_one, times_of
@@ -51,7 +52,10 @@ def _lease(unit: Unit, request: Claim, token: bytes, taken: list[Taken]) -> list
         if job.version == 1:
             after = Job(spec, State.RUNNING, 2, job.priority, run_at, now, 1, 1, token, kind.lease)
             live = kind.live
-            kind.emit(f"{kind.head}{id}{kind.middle}{now - run_at}{_of_group(one)}}}\n")
+            if one.group_holders is None:
+                kind.emit((kind.form, f"{id}\t{now - run_at}\n"))
+            else:
+                kind.emit(f"{kind.head}{id}{kind.middle}{now - run_at}{_of_group(one)}}}\n")
         else:
             after = _again(job, now, token, kind.lease)
             live = rows.live_blob(after)
@@ -81,7 +85,7 @@ def _of_group(one: Taken) -> str:
 class _Leasing:
     """What the jobs of one tenant, queue, type and group that one claim takes have in common."""
 
-    __slots__ = ("deadline", "emit", "group", "head", "lease", "leased", "live", "middle")
+    __slots__ = ("deadline", "emit", "form", "group", "head", "lease", "leased", "live", "middle")
 
     def __init__(self, unit: Unit, request: Claim, token: bytes, one: Taken) -> None:
         spec, worker, now = one.job.spec, request.worker, unit.now
@@ -95,6 +99,7 @@ class _Leasing:
             f'","version":2,"queue":"{queue}","job_type":"{spec.job_type}","attempt":1,"lease_seq":1,'
             f'"worker":"{worker}"{self.group},"lease_until":{now + ttl},"waited_ms":'
         )
+        self.form = form(self.head, self.middle, "}")
         self.emit = unit.events_of(tenant).append
         self.leased = _tables(unit).hot.leased[queue, tenant, token]
         self.live = rows.encode((2, now, 1, 1, token, self.lease, None, False, None, None, None, None, {}, ()))
@@ -176,11 +181,14 @@ def succeed(unit: Unit, jobs: list[Job], settlements: Sequence[Settle]) -> list[
             if _tables(unit).rules(spec.tenant, spec.queue).limit is not None:
                 freed.add(spec.queue)
         seq, name, result = spec.seq, spec.id, outcome.result
-        size = "" if result is None else f',"result_size":{len(result)}'
         if job.version == 2:
             kind.first.append(seq)
-            kind.emit(f"{kind.head}{name}{kind.tail}{size}}}\n")
+            if result is None:
+                kind.emit((kind.form, f"{name}\n"))
+            else:
+                kind.emit((kind.form_with_result, f"{name}\t{len(result)}\n"))
         else:
+            size = "" if result is None else f',"result_size":{len(result)}'
             moves.succeeded[job.version + 1, rows.encode(_ended(job, lease, now))].append(seq)
             kind.emit(
                 f'{kind.head}{name}","version":{job.version + 1},"queue":"{spec.queue}","job_type":"{spec.job_type}",'
@@ -204,15 +212,17 @@ def succeed(unit: Unit, jobs: list[Job], settlements: Sequence[Settle]) -> list[
 class _Succeeding:
     """What the jobs of one tenant, queue and type that one claim took have in common when they succeed."""
 
-    __slots__ = ("emit", "first", "head", "tail")
+    __slots__ = ("emit", "first", "form", "form_with_result", "head")
 
     def __init__(self, unit: Unit, job: Job, lease: Lease) -> None:
         spec, now = job.spec, unit.now
         self.head = f'{{"tenant":"{spec.tenant}","kind":"succeeded","at":{now},"job_id":"'
-        self.tail = (
+        tail = (
             f'","version":3,"queue":"{spec.queue}","job_type":"{spec.job_type}","attempt":1,"lease_seq":1,'
             f'"worker":"{lease.worker}","run_ms":{now - lease.claimed_at},"reason":"ok"'
         )
+        self.form = form(self.head, f"{tail}}}")
+        self.form_with_result = form(self.head, f'{tail},"result_size":', "}")
         ended = Attempt(1, 1, lease.worker, lease.claimed_at, now, "succeeded", "ok", None)
         live = rows.encode((3, now, 1, 1, job.token, None, _SETTLEMENT, False, now, "ok", None, None, {}, (ended,)))
         self.emit = unit.events_of(spec.tenant).append

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from tenure.domain.calls import Document
+from tenure.domain.event import unfold
 from tenure.domain.job import (
     Attempt,
     Binding,
@@ -23,6 +24,7 @@ from tenure.domain.job import (
     Slot,
     Spec,
 )
+from tenure.domain.model import Chunk
 from tenure.domain.names import DAY, Ms
 from tenure.domain.states import Disposition, OnParentFailure, State, Unique
 
@@ -153,6 +155,11 @@ def slot_of(row: Row) -> Slot:
 
 def slot_row(slot: Slot) -> Row:
     return (slot.tenant, slot.job_id, slot.lease_seq, slot.queue, slot.group, slot.deadline)
+
+
+def chunk_of(row: Row) -> Chunk:
+    position, tenant, at, body = row
+    return Chunk(position, tenant, at, unfold(body))
 
 
 def document_of(row: Row) -> Document:

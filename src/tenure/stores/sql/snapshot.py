@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from tenure.domain.calls import EventPage, FeedSpan, JobFilter, JobPage
 from tenure.domain.errors import CursorExpired, Refused
+from tenure.domain.event import unfold, unfolded_size
 from tenure.domain.model import Unit, read
 from tenure.domain.names import Ms
 from tenure.domain.store import Columns, Span
@@ -21,7 +22,7 @@ CHUNKS_AT_ONCE = 32
 SIZES_AT_ONCE = 1_000
 
 _CHUNKS = "SELECT position, body FROM tenure.feed WHERE position > ? AND position <= ? ORDER BY position"
-_SIZES = "SELECT position, length(body) FROM tenure.feed WHERE position > ? ORDER BY position"
+_SIZES = "SELECT position, length(body), substr(body, 1, 1) FROM tenure.feed WHERE position > ? ORDER BY position"
 
 
 class SqlSnapshot:
@@ -51,12 +52,12 @@ class SqlSnapshot:
             raise CursorExpired()
         with self._translated():
             for page in self._tables.pages(_CHUNKS, (after, until), CHUNKS_AT_ONCE):
-                yield from page
+                yield from ((position, unfold(body)) for position, body in page)
 
     def chunk_sizes(self, after: int) -> Iterator[tuple[int, int]]:
         with self._translated():
             for page in self._tables.pages(_SIZES, (after,), SIZES_AT_ONCE):
-                yield from page
+                yield from ((position, unfolded_size(size, first)) for position, size, first in page)
 
     def scan(
         self, where: JobFilter, fields: Collection[str], *, span: Span | None = None, limit: int = 1_000

@@ -178,7 +178,7 @@ class SqlTables(ABC):
     def recent(self, refs: Sequence[Ref]) -> dict[Ref, Job]:
         """Jobs as this process last saw them run, the others as they are."""
         running = self._running
-        found = {ref: running[ref] for ref in refs if ref in running}
+        found = {ref: job for ref in refs if (job := running.get(ref)) is not None}
         if len(found) < len(refs):
             found.update(SqlTables.jobs(self, [ref for ref in refs if ref not in found]))
         return found
@@ -374,7 +374,7 @@ class SqlTables(ABC):
 
     def chunks(self, tenant: str | None, after: int, limit: int) -> list[Chunk]:
         found = self.all("chunks", after, limit) if tenant is None else self.all("tenant_chunks", after, limit, tenant)
-        return [Chunk(*row) for row in found]
+        return [rows.chunk_of(row) for row in found]
 
     # Transfer
 

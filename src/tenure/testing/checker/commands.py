@@ -115,12 +115,18 @@ def _known_answers(ledger: Ledger, row: Row, item: Body) -> list[Body]:
     before = {"type": "Replayed", "new_id": letter.new_id, "created": False}
     if new_id == letter.new_id:
         return [again]
-    if new_id in letter.replays:
+    if new_id in letter.replays or _replays_of_old(ledger, row, new_id):
         return [again] if item["again"] else [again, before]
     if letter.disposition == "replayed" and not item["again"]:
         taken = (row.tenant, new_id) in ledger.jobs
         return [before, refusal("IdConflict")] if taken else [before]
     return []
+
+
+def _replays_of_old(ledger: Ledger, row: Row, new_id: str) -> bool:
+    """Whether a job was made by a replay of this id, if only of a job that was purged before the id came again."""
+    other = ledger.jobs.get((row.tenant, new_id))
+    return other is not None and other.replay_of == row.id
 
 
 def _guards(ledger: Ledger, row: Row, item: Body) -> list[Body]:

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from tenure.domain.calls import Discarded, Enqueued, Replayed
+from tenure.domain.calls import Discarded, Enqueued, Purged, Replayed, Retention
 from tenure.domain.errors import AlreadyReplayed, JobNotFound, KeyHeld, NotDeadLettered, QueueFull
 from tenure.domain.job import Parent, fingerprint
-from tenure.domain.names import HOUR, SECOND
+from tenure.domain.names import DAY, HOUR, SECOND
 from tenure.domain.retry import RetryPolicy
 from tenure.domain.states import Disposition, Mode, OnParentFailure, State, Unique
 from tenure.testing.conformance.kit import DEADLINE, World, ok
@@ -94,6 +94,19 @@ def test_replay_asked_again_answers_the_first(world: World) -> None:
     assert world.replay(id, second) == Replayed(first, created=False)
     assert world.look(second) == JobNotFound()
     assert world.replay(id, first) == Replayed(first, created=True), "the very same call"
+
+
+def test_replay_asked_again_of_an_id_that_came_again(world: World) -> None:
+    """The job that it made says so, whatever became of the one it was made of: the same call, the same answer."""
+    id = world.failed(payload=b"[1]")
+    new_id = world.replayed(id)
+    ok(world.succeed(world.take().token))
+    world.tick(DAY)
+    assert isinstance(world.purge(Retention(failed=0)), Purged)
+    assert world.look(id) == JobNotFound()
+    world.failed(id=id, payload=b"[2]")
+    assert world.replay(id, new_id) == Replayed(new_id, created=True)
+    assert world.get(id).dead_letter is Disposition.OPEN
 
 
 def test_replay_again_on_demand(world: World) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from msgspec.structs import astuple
 
+from tenure.domain.event import form
 from tenure.domain.job import Alike, NewJob, Spec, fingerprinting, key_hash
 from tenure.domain.names import Ms
 from tenure.domain.states import Mode
@@ -241,9 +242,11 @@ def _stories(kind: NewJob, ids: Sequence[str], payloads: Sequence[bytes]) -> str
     """The events of jobs without keys, with marks for the times."""
     head, rest = _story(kind).split(kind.id, 1)
     middle, tail = rest.split(f'"payload_size":{len(kind.payload)}', 1)
-    begin, middle, tail = _begin(kind) + head, f'{middle}"payload_size":', f"{tail}{_DUE_MARK}}}\n"
-    told = [f"{begin}{id}{middle}{len(payload)}{tail}" for id, payload in zip(ids, payloads, strict=True)]
-    return "".join(told)
+    begin, middle, tail = _begin(kind) + head, f'{middle}"payload_size":', f"{tail}{_DUE_MARK}}}"
+    if len(ids) == 1:
+        return f"{begin}{ids[0]}{middle}{len(payloads[0])}{tail}\n"
+    told = [f"{id}\t{len(payload)}\n" for id, payload in zip(ids, payloads, strict=True)]
+    return form(begin, middle, tail) + "".join(told)
 
 
 def _keyed_stories(jobs: Sequence[NewJob]) -> str:

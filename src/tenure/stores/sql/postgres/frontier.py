@@ -184,9 +184,14 @@ class Frontiers:
         if max(0, entries) >= self._patience:
             self._until = now + KEEP_SECONDS
 
+    @property
+    def needed(self) -> bool:
+        """Whether claims are to keep any, for now."""
+        return time.monotonic() < self._until
+
     def lend(self, queues: Sequence[str], since: float) -> Frontier | None:
         """A frontier for a connection that is open since then; None if none is needed. A new one knows nothing yet."""
-        if time.monotonic() >= self._until:
+        if not self.needed:
             self._kept.clear()
             return None
         try:

@@ -51,6 +51,9 @@ class Place:
         """Queue → the only tenant that had jobs there when this process last claimed: its line is read ahead."""
         self.falls_short = False
         """Whether the last claim from a lone line found fewer jobs than it wanted: it asks when more are due."""
+        self.few = False
+        """Whether it found a few plain jobs: the next may take as many by one statement (`lone.claim_few`)."""
+        self._few_after = 0
         self.frontiers = Frontiers(patience)
         self.borders: dict[str, Border] = {}
         """From where on `inbox` and `claimed` must be read."""
@@ -60,6 +63,15 @@ class Place:
             self.lone.pop(queue, None)
         elif len(self.lone) < KEPT_QUEUES or queue in self.lone:
             self.lone[queue] = tenant
+
+    def expect_few(self, few: bool) -> None:
+        """What a claim by the usual way found."""
+        self._few_after = max(0, self._few_after - 1)
+        self.few = few and not self._few_after
+
+    def expect_many(self, claims: int) -> None:
+        """So many claims will go the usual way: one statement wouldn't do."""
+        self.few, self._few_after = False, claims
 
     def part(self, name: str, parts: frozenset[str]) -> str:
         """A statement with only some of its optional parts."""

@@ -41,6 +41,7 @@ from tenure.stores.sql.postgres.lending import (
     check_pool,
 )
 from tenure.stores.sql.postgres.lone import claim as lone_claim
+from tenure.stores.sql.postgres.lone import claim_few
 from tenure.stores.sql.postgres.migrate import migrate
 from tenure.stores.sql.postgres.place import Overtaken, Place, Severed, Unreadable
 from tenure.stores.sql.postgres.quarantine import Bad, contradiction, set_aside, unreadable
@@ -421,16 +422,25 @@ class _Open:
             return finish(tables, settlements, self._clock)
 
     def claim(self, request: Claim, part: Callable[[Unit], Claimed | Refused]) -> Claimed | Refused:
-        """A claim by itself: what it looks at first is asked for as its transaction begins."""
+        """A claim by itself: by one statement where few jobs are to be expected. Else what it looks at first is asked
+        for as its transaction begins.
+        """
         topics: set[str] = set()
 
         def attempt(careful: bool) -> Claimed | Refused:
+            may_be_few = self._on_loops and not careful and self.place.few
+            if may_be_few and (claimed := self._claimed_few(request)) is not None:
+                return claimed
             ahead = None if careful else partial(PostgresTables.look_ahead, request=request)
             return cast(Claimed | Refused, self._transaction([part], (), topics, careful, ahead)[0])
 
         reply = self._again(attempt)
         self._tell(topics)
         return reply
+
+    def _claimed_few(self, request: Claim) -> Claimed | None:
+        with self._at_once() as tables:
+            return claim_few(tables, request, None if self._clock is None else self._clock())
 
     def write(self, parts: Sequence[Operation], jobs: Sequence[NewJob] = ()) -> list[Any]:
         """Runs the parts in one transaction, again from the beginning whenever somebody else was faster.
