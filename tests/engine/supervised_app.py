@@ -20,13 +20,13 @@ async def quick(number: int) -> int:
     return number + 1
 
 
-@app.job(lease=2)
+@app.job(lease=6)
 async def blocks(seconds: float) -> str:
     time.sleep(seconds)
     return "done"
 
 
-@app.job(lease=2)
+@app.job(lease=6)
 async def holds_the_gil(seconds: float) -> str:
     ctypes.PyDLL(None).usleep(round(seconds * 1_000_000))
     return "done"

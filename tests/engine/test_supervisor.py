@@ -124,7 +124,7 @@ async def claimed(app: Tenure, count: int = 1) -> list[str]:
 def test_what_blocks_a_process_doesnt_cost_the_lease(tmp_path: Path, job: Definition[[float], str]) -> None:
     async def main() -> None:
         async with client(tmp_path) as app:
-            handle = await app.enqueue(job.build(3.0))
+            handle = await app.enqueue(job.build(7.0))
             with worker(tmp_path, "a"), worker(tmp_path, "b"):
                 assert await handle.result(PATIENCE) == "done"
             story = await handle.get()

@@ -9,11 +9,14 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 import psycopg
 import pytest
 
-from tenure.domain.calls import Cancel, Claim, Cursor, Fail, JobFilter, Retry, Settle, Succeed
+from tenure.domain.calls import Cancel, Claim, Cursor, Document, Fail, JobFilter, Retry, Settle, Succeed
+from tenure.domain.config import QUEUE, QueueConfig
 from tenure.domain.job import Failure, NewJob, Token
+from tenure.domain.states import Mode
 from tenure.stores.sql.postgres import PostgresStore
 from tenure.stores.sql.postgres import store as postgres_store
 from tenure.stores.sql.postgres.frontier import Frontiers
@@ -254,7 +257,27 @@ def test_without_a_frontier_it_would(postgres_url: str) -> None:
     told(postgres_url, story)
 
 
+LINE = "queue = tenant = grp = run_at <="
+"""A line from its beginning on."""
+HOLDING = {("running_group", "queue = tenant = grp ="), ("slot_lane", "queue = tenant = grp =")}
 WALKED = {
+    "claim_look": {
+        ("ready_pkey", "queue = tenant >"),
+        ("scheduled_pkey", "queue = run_at <="),
+        ("claimed_pkey", "token ="),
+    },
+    "lines": {("ready_pkey", LINE), ("job_pkey", "seq =")},
+    "line": {
+        ("ready_pkey", "queue = tenant = grp = ROW(prio_neg, run_at, seq) > run_at <="),
+        ("job_pkey", "seq ="),
+    },
+    "groups": {("ready_pkey", "queue = tenant = grp >")},
+    "group_starts": {("ready_pkey", LINE), ("job_pkey", "seq ="), *HOLDING},
+    "group_counts": HOLDING,
+    "arrive_one": set(),
+    "arrive_numbered": set(),
+    "arrive_at_once": set(),
+    "take_ready": set(),
     "claim_from": {
         ("ready_xid", "xid >= xid <"),
         ("ready_xid", "xid = ANY"),
@@ -270,7 +293,7 @@ WALKED = {
     "claim_few": {
         ("ready_pkey", "queue = tenant <"),
         ("ready_pkey", "queue = tenant >"),
-        ("ready_pkey", "queue = tenant = grp = run_at <="),
+        ("ready_pkey", LINE),
         ("scheduled_pkey", "queue ="),
         ("job_pkey", "seq ="),
         ("claimed_pkey", "token ="),
@@ -307,13 +330,18 @@ OPTIONAL = re.compile(r"/\* \w+ \*/ .*?/\* end \*/ ", re.DOTALL)
 """Parts of a statement that plain jobs don't need."""
 
 
+@pytest.mark.parametrize("joins", ["off", "on"])
 @pytest.mark.parametrize("statement", WALKED)
-def test_plans_over_empty_tables_full_of_dead_rows(postgres_url: str, statement: str) -> None:
+def test_plans_over_empty_tables_full_of_dead_rows(postgres_url: str, statement: str, joins: str) -> None:
+    """Hash and merge joins are off on the store's own connections; on a user's they may be on, and nothing changes."""
+
     async def story(counted: Counted) -> None:
         await counted.store.get([("t0", uuid(0))])  # connects
         with held(counted.url):
             dead(counted)
             text = counted.store._opened().place.sql[statement].text
+            for kind in ("hash", "merge"):
+                counted.connection().execute(f"SET enable_{kind}join = {joins}".encode())
             plan = generic_plan(counted.connection(), OPTIONAL.sub("", text))
         assert " Seq Scan on meta" in plan or " Seq Scan" not in plan, plan
         assert scans(plan) == WALKED[statement], plan
@@ -388,6 +416,31 @@ def test_how_often_a_list_asks_doesnt_grow(postgres_url: str, monkeypatch: pytes
             await call
             counts.append(len(asked))
         assert max(counts) <= 8, counts
+
+    told(postgres_url, story)
+
+
+def test_how_often_a_claim_asks_doesnt_grow_with_its_groups(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups are tried for, counted and begun together."""
+    asked: list[str] = []
+    run = OwnRunner.run
+
+    def counted_run(runner: OwnRunner, text: str, values: Any) -> Any:
+        asked.append(text)
+        return run(runner, text, values)
+
+    async def story(counted: Counted) -> None:
+        body = msgspec.json.encode(QueueConfig(mode=Mode.KEYED, group_limit=1))
+        await counted.store.put_document(Document(tenant="*", kind=QUEUE, name="mail", body=body))
+        await counted.store.enqueue([job for number in range(60) for job in counted.jobs(3, group=f"g{number:02}")])
+        await counted.tokens(1)  # learns what is configured
+        monkeypatch.setattr(OwnRunner, "run", counted_run)
+        counts = []
+        for n in (3, 90):
+            asked.clear()
+            assert len(await counted.tokens(n)) == n
+            counts.append(len(asked))
+        assert counts[1] <= counts[0] + 6, counts
 
     told(postgres_url, story)
 

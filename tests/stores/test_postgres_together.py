@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -27,6 +28,7 @@ from tenure.domain.rate import Rate
 from tenure.domain.states import Mode, State
 from tenure.domain.store import Store
 from tenure.stores.sql.postgres import store as postgres_store
+from tenure.stores.sql.postgres.pipeline import Pipeline
 from tenure.testing.clock import ManualClock
 from tenure.testing.factories import PostgresFactory
 
@@ -199,6 +201,56 @@ def test_a_group_of_one_has_one_holder_whoever_claims(together: Together) -> Non
         assert [one.token.job_id for one in taken.jobs] == [uuid(1)]
 
     together(2, story)
+
+
+def test_a_group_is_counted_when_nobody_else_is_at_it(together: Together, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was at it until then may have taken the last place after this claim began to look."""
+
+    async def story(clients: Clients) -> None:
+        (one,) = clients.stores
+        body = msgspec.json.encode(QueueConfig(mode=Mode.KEYED, group_limit=1))
+        await one.put_document(Document(tenant=TENANT, kind=QUEUE, name=MAIL, body=body))
+        await one.enqueue([job(1, group="g")])
+        ahead = Pipeline.ahead_many
+
+        def taken_meanwhile(pipeline: Pipeline, name: str, given: Any, *more: Any) -> None:
+            if name == "group_counts":
+                for found in pipeline._ahead.values():
+                    found.fetchall = partial(lambda rows: rows, found.fetchall())
+                with psycopg.connect(clients.url, autocommit=True) as connection:
+                    slot = f"INSERT INTO {clients.schema}.slot VALUES ('{TENANT}', '{uuid(2)}', 1, '{MAIL}', 'g', 9)"
+                    connection.execute(slot.encode())
+            ahead(pipeline, name, given, *more)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Pipeline, "ahead_many", taken_meanwhile)
+            assert await clients.tokens(1, 5) == []
+        with psycopg.connect(clients.url, autocommit=True) as connection:
+            connection.execute(f"DELETE FROM {clients.schema}.slot".encode())
+        assert [token.job_id for token in await clients.tokens(2, 5)] == [uuid(1)]
+
+    together(1, story)
+
+
+def test_a_group_that_is_full_is_left_to_others(together: Together) -> None:
+    async def story(clients: Clients) -> None:
+        (one,) = clients.stores
+        body = msgspec.json.encode(QueueConfig(mode=Mode.KEYED, group_limit=1))
+        await one.put_document(Document(tenant=TENANT, kind=QUEUE, name=MAIL, body=body))
+        await one.enqueue([job(1, group="g"), job(2, group="g")])
+        assert [token.job_id for token in await clients.tokens(1, 5)] == [uuid(1)]
+        await one.enqueue([job(3, group="h")])
+        locks = (
+            "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' "
+            "AND wait_event_type = 'Lock' AND application_name = 'tenure'"
+        )
+        with clients.held("LOCK TABLE tenure.running IN SHARE MODE") as connection:
+            (taking,) = started(clients.tokens(2, 5))
+            await clients.waiting(1)
+            assert connection.execute(locks).fetchone() == (1,), "of the other group alone"
+        assert [token.job_id for token in await taking] == [uuid(3)]
+
+    together(1, story)
 
 
 def test_a_limit_of_one_has_one_holder_whoever_claims(together: Together) -> None:

@@ -195,14 +195,20 @@ class Group:
         bucket = lane.rules.group_bucket
         self.gauge = Gauge(bucket, tables.bucket((*key, name)) if bucket else 0)
         self._line = _ordered_line(lane, name) if lane.rules.ordered else tables.line(key, name, lane.now, _one)
-        self._next: Job | None = next(self._line, None)
+        self._next: Job | None = None
 
     def ready(self, now: Ms) -> bool:
         has_room = self.limit is None or self.holders < self.limit
-        return self._next is not None and has_room and self.gauge.conforms(now)
+        return has_room and self.gauge.conforms(now) and self._peek() is not None
+
+    def _peek(self) -> Job | None:
+        """The job it would give next, read when it is first asked for."""
+        if self._next is None:
+            self._next = next(self._line, None)
+        return self._next
 
     def take(self, now: Ms) -> Job:
-        job, self._next = self._next, next(self._line, None)
+        job, self._next = self._peek(), None
         if job is None:
             raise AssertionError(f"nothing to take in group {self.name}")
         self.holders += 1

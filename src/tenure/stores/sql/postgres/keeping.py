@@ -191,7 +191,11 @@ def _take_from_line(tables: "PostgresTables", hot: HotMoves) -> None:
                 known.append((lying[seq],))
             else:
                 keys.append((queue, tenant, "", prio_neg, run_at, seq, version - 1))
-    keys += [(*key, row[7] - 1) for key, row in zip(hot.left, hot.taken, strict=True)]
+    for key, row in zip(hot.left, hot.taken, strict=True):
+        if row[0] in lying:
+            known.append((lying[row[0]],))
+        else:
+            keys.append((*key, row[7] - 1))
     tables.pipeline.exactly("take_ready", known)
     tables.pipeline.exactly("drop_ready", keys)
 

@@ -26,6 +26,7 @@ from tenure.stores.sql import rows
 from tenure.stores.sql.places import places
 from tenure.stores.sql.postgres.frontier import MOST_LANES, MOST_PLACES, NOTHING, Border, Frontier, Mark
 from tenure.stores.sql.postgres.keeping import OWN, PLACES, keep, put_finished, put_running
+from tenure.stores.sql.postgres.keyed import FULL, Keyed
 from tenure.stores.sql.postgres.pipeline import Pipeline
 from tenure.stores.sql.postgres.place import Place, Unreadable
 from tenure.stores.sql.postgres.ring import RING, FrontierRing, Ring
@@ -36,8 +37,6 @@ from tenure.stores.sql.tables import HotMoves, SqlTables
 
 PROMOTED_AT_ONCE = 10_000
 """Jobs of a queue that one claim moves to `ready`: a flood of due jobs must not stall a claim for seconds."""
-FULL = 1 << 60
-"""What a lane or group that another claim is at seems to hold: for this claim it has no room."""
 CHUNKS_AT_ONCE = 10_000
 UPCOMING = 16
 """Future jobs that are read first."""
@@ -101,6 +100,7 @@ class PostgresTables(SqlTables):
         self.new_claim = False
         """Whether the claim's id is known to be new."""
         self._ring: Ring | None = None
+        self._keyed: Keyed | None = None
         self._untimed = False
         """Whether statements that want the time are told the transaction's."""
         self._asked: tuple[Any, ...] | None = None
@@ -210,6 +210,7 @@ class PostgresTables(SqlTables):
             known = self._look(request, queues, now)
         self._promoted(now)
         self.new_claim = not known and not self._careful
+        self._keyed = Keyed(self, request, now, len(self._ring.names()) if self._ring is not None else 1)
 
     def _look(self, request: Claim, queues: list[str], now: Ms) -> bool:
         """Looks from the beginning of every line; whether the claim's id is known. What became due moves first."""
@@ -299,9 +300,13 @@ class PostgresTables(SqlTables):
         if not self.writing:
             return True
         if what not in self._locked:
-            self._locked[what] = self.row("try_lock", self.pipeline.number(*what))[0]
-        self.busy |= not self._locked[what]
+            self.tried(self.row("try_lock", self.pipeline.number(*what))[0], *what)
         return self._locked[what]
+
+    def tried(self, mine: bool, *what: str) -> None:
+        """Whether what is named could be had."""
+        self._locked[what] = mine
+        self.busy |= not mine
 
     # Reading
 
@@ -339,6 +344,9 @@ class PostgresTables(SqlTables):
 
     def holders(self, lane: Lane, group: str) -> int:
         tenant, queue = lane
+        known = None if self._keyed is None else self._keyed.holders(lane, group)
+        if known is not None:
+            return known
         if self.rules(tenant, queue).limit_of(group) is not None and not self._mine("group", *lane, group):
             return FULL
         return int(self.row("group_holders", queue, tenant, group)[0])
@@ -370,14 +378,33 @@ class PostgresTables(SqlTables):
         known = None if self._ring is None else self._ring.after(after, limit)
         return super().tenants(queues, after, limit) if known is None else known
 
+    def groups(self, lane: Lane, after: str, limit: int) -> list[str]:
+        if self._keyed is None:
+            return super().groups(lane, after, limit)
+        names = super().groups(lane, after, max(limit, self._keyed.size))
+        self._keyed.expect(lane, names)
+        return names
+
     def line(self, lane: Lane, group: str, now: Ms, ahead: Callable[[], int]) -> Iterator[Job]:
-        if self._ring is None or group:
+        if group:
+            first = None if self._keyed is None else self._keyed.first(lane, group)
+            return (
+                super().line(lane, group, now, ahead)
+                if first is None
+                else self._begun(lane, group, now, ahead, first, 1)
+            )
+        if self._ring is None:
             return super().line(lane, group, now, ahead)
         return self._read_ahead(self._ring, lane, now, ahead)
 
     def _read_ahead(self, ring: "Ring", lane: Lane, now: Ms, ahead: Callable[[], int]) -> Iterator[Job]:
         """A line whose beginning is read with those of the lanes that will be asked for next."""
-        page, size = ring.line(lane)
+        yield from self._begun(lane, "", now, ahead, *ring.line(lane))
+
+    def _begun(
+        self, lane: Lane, group: str, now: Ms, ahead: Callable[[], int], page: list[Row], size: int
+    ) -> Iterator[Job]:
+        """A line whose beginning is read: all of it, if that is less than was asked for."""
         payloads, lying = self._payloads, self.lying
         for row in page:
             job = self.record(row)
@@ -386,7 +413,7 @@ class PostgresTables(SqlTables):
             yield job
         if len(page) == size:
             last = (-page[-1][3], page[-1][4], page[-1][0]) if page else (-101, 0, 0)
-            yield from self.line_after(lane, "", now, ahead, last)
+            yield from self.line_after(lane, group, now, ahead, last)
 
     def _coming(self, queue: str, now: Ms) -> Iterator[Row]:
         """If the clock went back, some of them only seemed due and stand in `ready`."""

@@ -300,6 +300,40 @@ WITH next AS MATERIALIZED (
 SELECT next.seq, job.spec, job.state, -next.prio_neg, next.run_at, job.live, job.payload, next.ctid, next.tenant, next.queue
 FROM next LEFT JOIN LATERAL (SELECT * FROM tenure.job WHERE job.seq = next.seq OFFSET 0) AS job ON true
 
+-- name: group_starts
+-- Several groups of a keyed lane that a claim wants to itself, and the first job of each that it has ($7: one, or none).
+-- Of each: how many ran when this was asked; whether it is this claim's, nothing if it is as full as was said; the job, as
+-- by `line`. Four statements for each group gave 814 jobs a second where this gives 5,100 (1,000 groups of limit 1, 8
+-- workers).
+WITH tried AS MATERIALIZED (
+    SELECT want.grp, held.count,
+           CASE WHEN held.count >= want.most THEN NULL
+                ELSE coalesce(pg_try_advisory_xact_lock(want.number), true) END AS mine
+    FROM @keys(grp text, number bigint, most bigint) CROSS JOIN LATERAL (
+        SELECT (SELECT count(*) FROM tenure.running WHERE queue = $4 AND tenant = $5 AND grp = want.grp AND grp <> '')
+             + (SELECT count(*) FROM tenure.slot WHERE queue = $4 AND tenant = $5 AND grp = want.grp) AS count
+        OFFSET 0
+    ) AS held
+), next AS MATERIALIZED (
+    SELECT tried.*, found.* FROM tried LEFT JOIN LATERAL (
+        SELECT r.ctid, r.seq FROM tenure.ready AS r
+        WHERE tried.mine AND r.queue = $4 AND r.tenant = $5 AND r.grp = tried.grp
+          AND r.run_at <= $6 AND (r.expires_at IS NULL OR r.expires_at > $6)
+        ORDER BY r.prio_neg, r.run_at, r.seq LIMIT $7 FOR UPDATE SKIP LOCKED
+    ) AS found ON true
+)
+SELECT next.grp, next.count, next.mine, next.seq, job.spec, job.state, job.priority, job.run_at, job.live, job.payload,
+       next.ctid
+FROM next LEFT JOIN LATERAL (SELECT * FROM tenure.job WHERE job.seq = next.seq OFFSET 0) AS job ON true
+
+-- name: group_counts
+-- Holders of several groups. Of those that a claim has locked they are known only now: the statement that locks them sees
+-- what was so before.
+SELECT want.grp,
+       (SELECT count(*) FROM tenure.running WHERE queue = $2 AND tenant = $3 AND grp = want.grp AND grp <> '')
+     + (SELECT count(*) FROM tenure.slot WHERE queue = $2 AND tenant = $3 AND grp = want.grp)
+FROM @keys(grp text)
+
 -- name: upcoming
 -- Future jobs of a queue by time.
 SELECT run_at, tenant FROM tenure.scheduled WHERE queue = $1 AND run_at > @now($2) ORDER BY run_at, seq LIMIT $3 OFFSET $4
