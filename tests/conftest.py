@@ -4,6 +4,7 @@ pytest-xdist has `--dist loadgroup` for this, which does nothing under pytest 9.
 no longer looks for them.
 """
 
+import signal
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -27,6 +28,12 @@ class Together(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
 @cache
 def needs_session(module: str) -> bool:
     return module.startswith("tests/spark/") and SESSION in (ROOT / module).read_text(encoding="utf-8")
+
+
+def pytest_configure() -> None:
+    """Whoever is started in the background ignores Ctrl-C, and so would every process that a test starts and stops."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)
