@@ -17,7 +17,7 @@ import pytest
 from tenure import Tenure
 from tenure.service.cli.worker import WorkerRun, limits
 from tests.cli.kit import Cli, Shop
-from tests.engine.test_supervisor import children_of
+from tests.processes import children_of
 
 APP = "tests.cli.shop:app"
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -22,6 +22,7 @@ from tenure.engine.worker.supervisor.child import ChildOptions
 from tenure.engine.worker.supervisor.supervisor import Child, Held, Supervisor
 from tenure.engine.worker.supervisor.wire import Deadlines, Terms
 from tests.engine import supervised_app as jobs
+from tests.processes import children_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60.0
@@ -77,13 +78,6 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         return
-
-
-def children_of(pid: int) -> list[int]:
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]
-    except OSError:
-        return []
 
 
 def gone(pid: int) -> bool:

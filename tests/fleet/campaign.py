@@ -23,6 +23,7 @@ from tenure.stores.sql.sqlite import SqliteStore
 from tenure.testing.checker import Summary
 from tenure.testing.history import JsonLines, RecordingStore
 from tests.kills.audit import Follower, Tally, check_histories, check_records
+from tests.processes import children_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60.0
@@ -119,15 +120,6 @@ class Fleet:
             if supervisor.poll() is None:
                 supervisor.kill()
                 supervisor.wait()
-
-
-def children_of(pid: int) -> list[int]:
-    """The live children of a process."""
-    try:
-        text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
-    except OSError:
-        return []
-    return [int(child) for child in text.split()]
 
 
 async def produce(store: RecordingStore, start: int, count: int) -> set[Ref]:
