@@ -9,12 +9,17 @@ from tenure.domain.calls import Claim, Claimed, Cursor
 from tenure.domain.states import State
 from tenure.engine.worker.exchanger import SOME
 from tenure.engine.worker.hand import HALVED
+from tenure.engine.worker.renewer import Renewer
 from tests.engine.kit import Between
 
 
-@pytest.mark.parametrize(("slots", "calls"), [(100, 1), (HALVED, 2)], ids=["few slots", "many slots"])
+@pytest.mark.parametrize(
+    ("slots", "crowded", "calls", "begun"),
+    [(100, False, 1, 100), (HALVED, False, 2, HALVED), (HALVED, True, 1, HALVED // 2)],
+    ids=["few slots", "many slots", "more processes than cores"],
+)
 async def test_where_there_is_much_to_do_a_second_call_goes_beside_the_first(
-    app: Tenure, between: Between, slots: int, calls: int
+    app: Tenure, between: Between, slots: int, crowded: bool, calls: int, begun: int
 ) -> None:
     ran, all_ran = 0, asyncio.Event()
 
@@ -22,12 +27,14 @@ async def test_where_there_is_much_to_do_a_second_call_goes_beside_the_first(
     async def work() -> None:
         nonlocal ran
         ran += 1
-        if ran == slots:
+        if ran == begun:
             all_ran.set()
 
     await app.enqueue_many([work.build() for _ in range(3 * slots)])
     held = between.hold("exchange")
-    async with app.worker(concurrency=slots) as worker:
+    worker = app.worker(concurrency=slots)
+    worker.kept_by(Renewer(await app.opened()), crowded=crowded)
+    async with worker:
         await between.called("exchange", calls)
         await all_ran.wait()
         for _ in range(10):

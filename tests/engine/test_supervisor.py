@@ -12,13 +12,14 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from tenure import Definition, JobFailed, Tenure
 from tenure.domain.errors import StoreUnavailable
 from tenure.domain.job import Progress, Token
 from tenure.domain.states import State
-from tenure.engine.worker.supervisor.child import ChildOptions
+from tenure.engine.worker.supervisor.child import ChildOptions, cores, work
 from tenure.engine.worker.supervisor.supervisor import Child, Held, Supervisor
 from tenure.engine.worker.supervisor.wire import Deadlines, Terms
 from tests.engine import supervised_app as jobs
@@ -425,3 +426,50 @@ def test_a_renewal_that_breaks_costs_no_other(child: Child, error: Exception, ke
         assert held.renew_at > 0
 
     asyncio.run(main())
+
+
+def test_a_process_knows_how_many_there_are_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[tuple[Any, ...]] = []
+
+    async def start(*command: Any, **_: Any) -> Counted:
+        started.append(command)
+        return Counted()
+
+    async def main() -> None:
+        supervisor = Supervisor(ChildOptions(target=TARGET, name="w", slots=8), 3)
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
+        begun = await supervisor._start("w.1")
+        begun.line.close()
+        begun.deadlines.close()
+
+    asyncio.run(main())
+    ((*_, options),) = started
+    assert msgspec.json.decode(options, type=ChildOptions).processes == 3
+
+
+@pytest.mark.parametrize(("more", "crowded"), [(0, False), (1, True)])
+def test_it_is_crowded_where_they_outnumber_the_cores(
+    monkeypatch: pytest.MonkeyPatch, more: int, crowded: bool
+) -> None:
+    told: list[bool] = []
+
+    class Told:
+        name = "w"
+
+        def kept_by(self, leases: object, *, crowded: bool) -> None:
+            told.append(crowded)
+
+        async def run(self) -> None: ...
+
+    async def main() -> None:
+        app = Tenure("memory://")
+        monkeypatch.setattr(app, "worker", lambda *_, **__: Told())
+        ours, theirs = socket.socketpair()
+        memory = Deadlines.create(8)
+        options = ChildOptions(target=TARGET, name="w", slots=8, processes=cores() + more)
+        with ours, theirs:
+            await work(app, options, theirs, Deadlines(memory, 8))
+        os.close(memory)
+
+    asyncio.run(main())
+    assert told == [crowded]

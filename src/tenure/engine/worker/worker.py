@@ -39,7 +39,7 @@ from tenure.engine.hooks import Hook, Told
 from tenure.engine.job_types import publish
 from tenure.engine.settings import Settings
 from tenure.engine.worker.clock import boottime
-from tenure.engine.worker.exchanger import ClaimTerms, Ended, Exchanger
+from tenure.engine.worker.exchanger import AT_ONCE, ClaimTerms, Ended, Exchanger
 from tenure.engine.worker.executors import Executors
 from tenure.engine.worker.hand import Ending, Hand, Hands
 from tenure.engine.worker.presence import Presence
@@ -129,6 +129,7 @@ class Worker:
         self._main: asyncio.Task[None] | None = None
         self._started = asyncio.Event()
         self._leases: Leases | None = None
+        self._crowded = False
 
     def __repr__(self) -> str:
         return f"<worker {self.name}>"
@@ -168,9 +169,10 @@ class Worker:
     def stopping(self) -> bool:
         return self._stopping.is_set()
 
-    def kept_by(self, leases: Leases) -> None:
-        """Lets someone else keep the leases; before it starts."""
+    def kept_by(self, leases: Leases, *, crowded: bool = False) -> None:
+        """Lets someone else keep the leases, before it starts. Crowded: of more processes than there are cores."""
         self._leases = leases
+        self._crowded = crowded
 
     async def idle(self) -> None:
         """Returns when the queues were found empty and nothing is in hand, or the worker stops."""
@@ -189,7 +191,7 @@ class Worker:
             await stack.enter_async_context(self._app)
             store = await self._app.opened()
             state = await stack.enter_async_context(self._app.state())
-            parts = self._parts = _Parts(self._app, self.options, store, state, self._leases)
+            parts = self._parts = _Parts(self._app, self.options, store, state, self._leases, self._crowded)
             await publish(store, [one for one in self._app.definitions.values() if one.handled])
             await self._tell(Hook.WORKER_STARTED)
             await parts.start()
@@ -222,7 +224,9 @@ class Worker:
 class _Parts:
     """A started worker: the jobs in hand and the loops around them."""
 
-    def __init__(self, app: "Tenure", options: WorkerOptions, store: Store, state: Any, leases: Leases | None) -> None:
+    def __init__(
+        self, app: "Tenure", options: WorkerOptions, store: Store, state: Any, leases: Leases | None, crowded: bool
+    ) -> None:
         self._app = app
         self._options = options
         self._state = state
@@ -242,7 +246,8 @@ class _Parts:
             tenants=options.tenants,
             poll=(settings.poll, settings.poll_at_most),
         )
-        self.exchanger = Exchanger(store, self.hands, terms, queues, self._take, self._begin, self._answered)
+        calls = 1 if crowded else AT_ONCE
+        self.exchanger = Exchanger(store, self.hands, terms, queues, self._take, self._begin, self._answered, calls)
         self.loops: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
         self._stopping = False

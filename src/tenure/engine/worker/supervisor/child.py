@@ -46,6 +46,8 @@ class ChildOptions(msgspec.Struct, frozen=True, kw_only=True):
     log_level: str = "info"
     python_path: str | None = None
     """The PYTHONPATH of whoever started the worker; the supervisor sets it."""
+    processes: int = 1
+    """How many there are of it; the supervisor sets it."""
 
 
 def main() -> int:
@@ -85,12 +87,18 @@ async def work(app: Tenure, options: ChildOptions, line: socket.socket, deadline
         line_to_say = options.announce.replace("{worker}", worker.name)
         app.on("worker_started")(lambda _: _say(line_to_say))
     hello = Hello(app.url or "", worker.name, app.settings.cancel_grace)
-    worker.kept_by(Link(line, deadlines, hello, lambda: orphaned(worker, app.settings.cancel_grace)))
+    link = Link(line, deadlines, hello, lambda: orphaned(worker, app.settings.cancel_grace))
+    worker.kept_by(link, crowded=options.processes > cores())
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, lambda: worker.stop(hard=worker.stopping))
     loop.add_signal_handler(STOP_AT_ONCE, lambda: worker.stop(hard=True))
     async with app:
         await worker.run()
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def put_back(python_path: str | None) -> None:

@@ -241,7 +241,9 @@ class Supervisor:
     async def _start(self, name: str) -> Child:
         ours, theirs = socket.socketpair()
         memory = Deadlines.create(self._options.slots)
-        options = msgspec.structs.replace(self._options, name=name, python_path=os.environ.get(PATH))
+        options = msgspec.structs.replace(
+            self._options, name=name, python_path=os.environ.get(PATH), processes=self._processes
+        )
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
