@@ -383,18 +383,29 @@ def condition(shown: str) -> str:
     return " ".join(f"{column} {operator}{many}" for column, operator, many in parts)
 
 
-def test_labels_are_put_by_place(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compared with each job of their batch, a thousand labels would take a million comparisons."""
-    asked: list[tuple[str, Sequence[Any]]] = []
+Asked = list[tuple[str, Sequence[Any]]]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """Every statement that is run, with its values."""
+    found: Asked = []
     run = OwnRunner.run
 
     def recorded(runner: OwnRunner, text: str, values: Sequence[Any]) -> Any:
-        asked.append((text, values))
+        found.append((text, values))
         return run(runner, text, values)
+
+    monkeypatch.setattr(OwnRunner, "run", recorded)
+    return found
+
+
+def test_labels_are_put_by_place(postgres_url: str, asked: Asked) -> None:
+    """Compared with each job of their batch, a thousand labels would take a million comparisons."""
 
     async def story(counted: Counted) -> None:
         await counted.store.enqueue(counted.jobs(1))  # connects
-        monkeypatch.setattr(OwnRunner, "run", recorded)
+        asked.clear()
         labelled = [counted.jobs(FEW // 2, labels={"team": team, "region": "eu"}) for team in ("crm", "erp")]
         await counted.store.enqueue([job for jobs in labelled for job in jobs])
         ((text, values),) = asked
@@ -407,14 +418,8 @@ def test_labels_are_put_by_place(postgres_url: str, monkeypatch: pytest.MonkeyPa
     told(postgres_url, story)
 
 
-def test_how_often_a_list_asks_doesnt_grow(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_often_a_list_asks_doesnt_grow(postgres_url: str, asked: Asked) -> None:
     """Results and dead letters of many jobs come together."""
-    asked: list[str] = []
-    run = OwnRunner.run
-
-    def counted_run(runner: OwnRunner, text: str, values: Any) -> Any:
-        asked.append(text)
-        return run(runner, text, values)
 
     async def story(counted: Counted) -> None:
         store, jobs = counted.store, counted.jobs(20)
@@ -423,7 +428,6 @@ def test_how_often_a_list_asks_doesnt_grow(postgres_url: str, monkeypatch: pytes
         await store.settle([Settle(token, Succeed(b"1", "json")) for token in tokens[:10]])
         await store.settle([Settle(token, Fail(Failure("E", "e"))) for token in tokens[10:]])
         refs = [(job.tenant, job.id) for job in jobs]
-        monkeypatch.setattr(OwnRunner, "run", counted_run)
         counts = []
         for call in (store.get(refs), store.get(refs[:2]), store.query(JobFilter(), limit=20)):
             asked.clear()
@@ -434,21 +438,14 @@ def test_how_often_a_list_asks_doesnt_grow(postgres_url: str, monkeypatch: pytes
     told(postgres_url, story)
 
 
-def test_how_often_a_claim_asks_doesnt_grow_with_its_groups(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_often_a_claim_asks_doesnt_grow_with_its_groups(postgres_url: str, asked: Asked) -> None:
     """Groups are tried for, counted and begun together."""
-    asked: list[str] = []
-    run = OwnRunner.run
-
-    def counted_run(runner: OwnRunner, text: str, values: Any) -> Any:
-        asked.append(text)
-        return run(runner, text, values)
 
     async def story(counted: Counted) -> None:
         body = msgspec.json.encode(QueueConfig(mode=Mode.KEYED, group_limit=1))
         await counted.store.put_document(Document(tenant="*", kind=QUEUE, name="mail", body=body))
         await counted.store.enqueue([job for number in range(60) for job in counted.jobs(3, group=f"g{number:02}")])
         await counted.tokens(1)  # learns what is configured
-        monkeypatch.setattr(OwnRunner, "run", counted_run)
         counts = []
         for n in (3, 90):
             asked.clear()
