@@ -66,7 +66,7 @@ def compared(figures: Figures, field: str) -> str:
     if peer is None:
         return f"{title} {measure.number(ours)}, beside nobody"
     times = f"{measure.ratio(figures, field):.2f}× the best peer ({peer[0]} {measure.number(peer[1])})"
-    return f"{title} {measure.number(ours)}, {times}"
+    return f"{title} {measure.number(ours)}, round by round {times}"
 
 
 def limit(figures: Figures) -> Shown:

@@ -25,6 +25,8 @@ Say = Callable[[str], None]
 CALLERS = 200
 WARM = 20
 """Jobs that are enqueued before anything is timed: a connection is open then."""
+TURNS = 3
+"""How often the waits of all are measured in a round: the machine's speed changes within a minute."""
 WARM_PART = 10
 """What part of the bulk is enqueued, and drained, before it is timed: all connections are open then, and the tables as
 those of a queue that is in use.
@@ -111,6 +113,8 @@ def measure(server: Server, subjects: Sequence[Subject], rounds: int, sizes: Siz
         "spread": {subject.name: spread(found[subject.name]) for subject in subjects},
         "raw": {field: round(median(limit[field] for limit in limits)) for field in limits[0]},
         "variants": {name: round(median(rates)) for name, rates in drains.items()},
+        "each": {name: by_round(runs) for name, runs in found.items()}
+        | {name: {"drain": [round(rate, 2) for rate in rates]} for name, rates in drains.items()},
     }
 
 
@@ -120,10 +124,10 @@ def one_round(server: Server, subjects: Sequence[Subject], sizes: Sizes) -> dict
     """
     with ExitStack() as stack:
         tried = [stack.enter_context(Tried.open(server, subject, sizes)) for subject in subjects]
-        for part in (Tried.wait, Tried.bulk, Tried.drain, Tried.one_by_one, Tried.together, Tried.drain_by_several):
+        for part in (*[Tried.wait] * TURNS, *PARTS):
             for one in random.sample(tried, len(tried)):
                 part(one)
-        return {one.subject.name: Run(**one.figures) for one in tried}
+        return {one.subject.name: one.run() for one in tried}
 
 
 class Tried:
@@ -142,6 +146,7 @@ class Tried:
         self._placed.install()
         self._connection = server.connect(url)
         self._wal = 0
+        self._waits: list[float] = []
 
     @classmethod
     @contextmanager
@@ -149,20 +154,23 @@ class Tried:
         with server.database() as url, tempfile.TemporaryDirectory() as folder:
             tried = cls(server, subject, sizes, url, Path(folder))
             with tried._connection, tried._placed.producer() as tried.producer:
-                tried.producer.ask("one", WARM)
                 yield tried
 
     def wait(self) -> None:
-        """How long a job waits for an idle worker, which has had a few. Then what warms up for the bulk."""
+        """How long some jobs wait for an idle worker, which has had a few."""
+        self.producer.ask("one", WARM)
         with self._placed.workers(1):
             until(self.subject, self._board, WARM)
             time.sleep(self._sizes.idle_seconds)
-            waits = _waits(self._placed, self.producer, self._board, self._sizes.latency_jobs)
-            warm = self._jobs // WARM_PART
-            self.producer.ask("bulk", warm)
-            until(self.subject, self._board, WARM + self._sizes.latency_jobs + warm)
+            self._waits += _waits(self._placed, self.producer, self._board, self._sizes.latency_jobs // TURNS)
         self._board.clear()
-        self.figures |= {"p50_ms": median(waits), "p99_ms": quantiles(waits, n=100)[98]}
+
+    def warm_up(self) -> None:
+        warm = self._jobs // WARM_PART
+        self.producer.ask("bulk", warm)
+        with self._placed.workers(1):
+            self._drained(warm)
+        self._board.clear()
 
     def bulk(self) -> None:
         with self._written():
@@ -190,6 +198,11 @@ class Tried:
         with self._placed.workers(self._sizes.processes):
             self.figures["drain_four"] = whole / self._drained(whole)
 
+    def run(self) -> Run:
+        """What was measured."""
+        p99 = quantiles(self._waits, n=100)[98]
+        return Run(**self.figures, p50_ms=median(self._waits), p99_ms=p99)
+
     def _drained(self, jobs: int) -> float:
         return drained(self.subject, self._connection, self._board, jobs)
 
@@ -198,6 +211,10 @@ class Tried:
         began = wal_position(self._connection)
         yield
         self._wal += wal_position(self._connection) - began
+
+
+PARTS = (Tried.warm_up, Tried.bulk, Tried.drain, Tried.one_by_one, Tried.together, Tried.drain_by_several)
+"""What is measured after the waits, which are to be in a new database."""
 
 
 def drain_only(server: Server, subject: Subject, sizes: Sizes) -> float:
@@ -244,6 +261,10 @@ def medians(runs: Sequence[Run]) -> dict[str, float]:
     return {field: round(median(getattr(run, field) for run in runs), 2) for field in Run.__struct_fields__}
 
 
+def by_round(runs: Sequence[Run]) -> dict[str, list[float]]:
+    return {field: [round(getattr(run, field), 2) for run in runs] for field in Run.__struct_fields__}
+
+
 def spread(runs: Sequence[Run]) -> float:
     """How far apart the rounds are in the drain: the fastest over the slowest."""
     return round(max(run.drain for run in runs) / min(run.drain for run in runs), 2)
@@ -270,9 +291,16 @@ def best(figures: Figures, field: str) -> tuple[str, float] | None:
 
 
 def ratio(figures: Figures, field: str) -> float | None:
-    """How many times the best peer's figure ours is; above 1 is better for rates, below for the rest."""
+    """How many times the best peer's figure ours is; above 1 is better for rates, below for the rest.
+
+    The median of each round's own: from one round to the next the machine may be half as fast, and the medians of two
+    subjects may come from different halves.
+    """
     peer = best(figures, field)
-    return None if peer is None else float(figures["subjects"]["tenure"][field]) / peer[1]
+    if peer is None:
+        return None
+    ours, theirs = figures["each"]["tenure"][field], figures["each"][peer[0]][field]
+    return float(median(one / other for one, other in zip(ours, theirs, strict=True)))
 
 
 def show(figures: Figures, say: Say) -> None:
