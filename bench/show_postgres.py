@@ -11,6 +11,11 @@ STEPS = 50_000
 JOBS, SERVER_KILLS, WORKER_KILLS = 500_000, 50, 200
 DRAIN_TIMES, BULK_TIMES = 2.0, 1.5
 MINUTES, RATE = 10, 2_000
+RECOVERY = {
+    "server": "a settle after the server's return",
+    "lease": "a killed worker's lease taken back after",
+    "worker": "its job run again, in its turn, after",
+}
 RATES = "python -m bench.postgres --record"
 KILLS = "python -m tests.kills --store postgres --jobs 500000 --server-kills 50 --worker-kills 200 --record"
 
@@ -30,9 +35,9 @@ def mutants(figures: Figures) -> Shown:
 
 def kills(figures: Figures) -> Shown:
     recovery = ", ".join(
-        f"{who} p50 {spread['p50']:,} ms, max {spread['max']:,}"
-        for who in ("server", "worker")
-        if (spread := figures.get(f"{who}_recovery")) is not None
+        f"{what} p50 {spread['p50']:,} ms, max {spread['max']:,}"
+        for name, what in RECOVERY.items()
+        if (spread := figures.get(f"{name}_recovery")) is not None
     )
     text = (
         f"{figures['jobs']:,} jobs, {figures['server_kills']} kills of the server, {figures['kills']} of workers, "

@@ -10,16 +10,14 @@ import msgspec
 from tenure.domain.calls import EventPage, JobView
 from tenure.domain.event import Event
 from tenure.domain.job import Ref
-from tenure.domain.states import TERMINAL
 from tenure.domain.store import FEED_TOPIC
 from tenure.stores.sql.postgres import PostgresStore
 from tenure.stores.sql.sqlite import SqliteStore
 from tenure.testing.checker import Checker, Summary, Violation
 from tenure.testing.history import RecordingStore, merge_histories
 from tests.kills.plan import insist
-from tests.kills.recovery import Recovery
+from tests.kills.recovery import ENDINGS, Recovery
 
-ENDINGS = {state.value for state in TERMINAL}
 PAGE = 2_000
 NOTES = ("heal", "end")
 SILENT_SECONDS = 10.0

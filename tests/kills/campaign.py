@@ -19,7 +19,7 @@ from tenure.testing.history import RecordingStore
 from tenure.testing.postgres import PostgresServer
 from tests.kills.audit import SILENT_SECONDS, Follower, Tally, Verdict, check_histories, check_records
 from tests.kills.jobs import documents
-from tests.kills.plan import PATIENCE, Line, Plan, client, opened
+from tests.kills.plan import PATIENCE, Line, Plan, client, divided, opened
 from tests.kills.producer import produce
 from tests.kills.recovery import Recovery, Spread, Start, spread
 from tests.kills.worker import work
@@ -166,15 +166,21 @@ class Campaign:
             member.line.send(share)
 
     def round(self, number: int) -> None:
-        """Some jobs, then kills: most often of a worker that surely holds leases, at times at any moment."""
+        """Some jobs, then kills: most often of a worker that surely holds leases, at times at any moment. Before each
+        come more jobs, for who has nothing to do has nothing to lose.
+        """
         plan = self.plan
-        self.order(plan.due(plan.jobs, number))
+        servers, workers = plan.due(plan.server_kills, number), plan.due(plan.kills, number)
+        first, *more = divided(plan.due(plan.jobs, number), 1 + servers + workers)
+        self.order(first)
         self.pump(lambda: False, plan.pace_seconds)
         for _ in range(plan.due(plan.producer_kills, number)):
             self.kill_producer(self.dice.randrange(plan.producers))
-        for _ in range(plan.due(plan.server_kills, number)):
+        for jobs in more[:servers]:
+            self.order(jobs)
             self.kill_server()
-        for _ in range(plan.due(plan.kills, number)):
+        for jobs in more[servers:]:
+            self.order(jobs)
             self.kill_worker(self.dice.randrange(plan.victims))
 
     def kill_worker(self, number: int) -> None:
@@ -191,7 +197,7 @@ class Campaign:
     def kill_server(self) -> None:
         """At any moment; it is started on the same data and the same port, at times only after a while."""
         assert self.server is not None, "only a server can be killed"
-        self.pump(lambda: False, self.dice.uniform(0, self.plan.pace_seconds))
+        self.pump(lambda: False, self.dice.uniform(0, 2 * self.plan.hold_seconds))
         if self.dice.random() < 0.5:
             self.server.kill()
         else:

@@ -63,7 +63,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     def due(self, total: int, number: int) -> int:
         """How many of so many, spread over all rounds, belong to one of them."""
-        return total * (number + 1) // self.rounds - total * number // self.rounds
+        return divided(total, self.rounds)[number]
+
+
+def divided(total: int, parts: int) -> list[int]:
+    """So many in parts that are as alike as can be."""
+    return [total * (number + 1) // parts - total * number // parts for number in range(parts)]
 
 
 def opened(plan: Plan) -> SqliteStore | PostgresStore:

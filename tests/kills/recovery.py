@@ -1,6 +1,6 @@
 """How soon work went on after a kill, by what the feed says: the store's times, which are this host's."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -9,6 +9,9 @@ import msgspec
 from tenure.domain.event import Event
 from tenure.domain.job import Ref
 from tenure.domain.names import Ms
+from tenure.domain.states import TERMINAL, EventKind
+
+ENDINGS = {state.value for state in TERMINAL}
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +49,8 @@ class Recovery:
     def __init__(self, starts: "Sequence[Start]", killed: Mapping[str, Ms]) -> None:
         self._starts = starts
         self._killed = killed
+        self._came: list[Ms] = []
+        self._ended: list[Ms] = []
         self._settled: list[Ms] = []
         self._lost: dict[Ref, Ms] = {}
         self._noticed: list[Ms] = []
@@ -55,6 +60,10 @@ class Recovery:
         if event.job_id is None:
             return
         ref = (event.tenant, event.job_id)
+        if event.kind is EventKind.ENQUEUED:
+            self._came.append(event.at)
+        elif event.kind.value in ENDINGS:
+            self._ended.append(event.at)
         killed_at = None if event.worker is None else self._killed.get(event.worker)
         if event.reason == "lease_lost":
             if killed_at is not None and event.at >= killed_at:
@@ -62,14 +71,21 @@ class Recovery:
                 self._noticed.append(event.at - killed_at)
         elif event.run_ms is not None:
             self._settled.append(event.at)
-        if event.kind.value == "claimed" and ref in self._lost:
+        if event.kind is EventKind.CLAIMED and ref in self._lost:
             self._again.append(event.at - self._lost.pop(ref))
 
     def of_server(self) -> Spread | None:
-        """From when the server answered again to the next job that was settled; 0 if that was sooner."""
-        settled = sorted(self._settled)
-        found = [(start, bisect_left(settled, start.ordered)) for start in self._starts]
-        return spread([max(0, settled[next_] - start.answered) for start, next_ in found if next_ < len(settled)])
+        """From when the server answered again to the next job that was settled; 0 if that was sooner. Where no job was
+        left to be settled when it was started, nothing had to recover.
+        """
+        came, ended, settled = sorted(self._came), sorted(self._ended), sorted(self._settled)
+        took = []
+        for start in self._starts:
+            live = bisect_right(came, start.ordered) > bisect_right(ended, start.ordered)
+            next_ = bisect_left(settled, start.ordered)
+            if live and next_ < len(settled):
+                took.append(max(0, settled[next_] - start.answered))
+        return spread(took)
 
     def of_leases(self) -> Spread | None:
         """From each kill of a worker to when one of its leases was taken back, for each of these."""
