@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psycopg
 import pytest
 
 import tenure
@@ -16,6 +17,7 @@ from tenure.service.cli.main import COMMANDS
 from tenure.stores import opening
 from tenure.stores.sql.sqlite.file import SCHEMA
 from tests.cli.kit import UNKNOWN, Cli, Shop
+from tests.schemas import new_schema
 
 
 def test_version(cli: Cli) -> None:
@@ -134,6 +136,22 @@ def test_a_file_that_isnt_there_is_not_created_by_looking(cli: Cli, shop: Shop) 
         assert ran.code == 3
         assert "doesn't exist: check the URL, or create the store with: tenure migrate" in ran.err
     assert not shop.path.exists()
+
+
+def test_a_schema_that_isnt_there_is_not_created_by_looking(
+    cli: Cli, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with new_schema(postgres_url) as url:
+        monkeypatch.setenv("TENURE_URL", url)
+        for argv in (["jobs"], ["cancel", "--all"], ["queues"], ["workers"], ["top", "--once"], ["dead-letters"]):
+            ran = cli(*argv)
+            assert (ran.code, ran.out) == (3, "")
+            assert "doesn't exist: check the URL, or create the store with: tenure migrate" in ran.err
+        with psycopg.connect(postgres_url) as db:
+            schema = url.rpartition("schema=")[2]
+            assert db.execute("SELECT to_regnamespace(%s)", (schema,)).fetchone() == (None,)
+        cli.done("migrate")
+        assert "no jobs" in cli.done("jobs").err
 
 
 def test_a_file_of_another_program(cli: Cli, shop: Shop) -> None:

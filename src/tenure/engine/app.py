@@ -109,7 +109,7 @@ class Tenure(Jobs, Surface):
             return self._users
 
     async def opened(self) -> Store:
-        """The store, ready for use. Embedded ones are created and brought to this code's schema by themselves."""
+        """The store, ready for use: created, or brought to this code's schema, where that is needed."""
         store = self.made()
         if self._migrated != (os.getpid(), store):
             async with self._opening_here():

@@ -14,7 +14,7 @@ from tenure.service.cli.arguments import add_command, add_store
 from tenure.service.cli.checks import Check, Level, ok, problem, warning
 from tenure.service.cli.output import Column, Out
 from tenure.service.cli.place import file_checks
-from tenure.service.cli.server import server_checks
+from tenure.service.cli.server import on_server, server_checks
 from tenure.service.cli.target import load_app, path_of, shown_url, url_of
 from tenure.service.cli.words import counted
 from tenure.stores.opening import open_store
@@ -74,7 +74,7 @@ def around(url: str) -> Iterator[Check]:
     path = path_of(url)
     if path is not None:
         yield from file_checks(path)
-    elif url.partition("://")[0] in ("postgresql", "postgres"):
+    elif on_server(url):
         yield from server_checks(url)
 
 

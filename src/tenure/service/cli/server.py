@@ -1,10 +1,13 @@
-"""What `tenure doctor` looks at around a PostgreSQL store: the server, its settings, and who holds dead rows back."""
+"""A PostgreSQL store from outside: whether it is there, and what `tenure doctor` looks at around it: the server, its
+settings, and who holds dead rows back.
+"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tenure.domain.errors import StoreError, Unsupported
+from tenure.domain.errors import StoreError, StoreUnavailable, Unsupported
 from tenure.service.cli.checks import Check, ok, problem, warning
+from tenure.stores.opening import open_store
 
 if TYPE_CHECKING:
     from tenure.stores.sql.postgres.health import Dead, Health, Holder
@@ -13,6 +16,25 @@ OLD_SECONDS = 60.0
 OLD_TRANSACTIONS = 10_000
 """How old a view of the tables may be; the second where the server doesn't know its time."""
 MANY_DEAD = 100_000
+
+
+def on_server(url: str) -> bool:
+    """Whether a URL names a PostgreSQL store."""
+    return url.partition("://")[0] in ("postgresql", "postgres")
+
+
+def check_schema(url: str) -> None:
+    """Raises `StoreUnavailable` where there is no schema yet."""
+    open_store(url)  # refuses a URL that names no store, and says what is missing to use it
+    from tenure.stores.sql.postgres.connection import Server, translated
+    from tenure.stores.sql.postgres.migrate import check
+
+    server = Server(url)
+    with translated(server), server.connect() as connection:
+        if not check(connection, server):
+            raise StoreUnavailable(
+                f"{server.shown} doesn't exist: check the URL, or create the store with: tenure migrate"
+            )
 
 
 def server_checks(url: str) -> Iterator[Check]:

@@ -17,6 +17,7 @@ from tenure.engine.filters import Where
 from tenure.engine.importing import import_app
 from tenure.engine.listing import Listing
 from tenure.service.cli.output import Out
+from tenure.service.cli.server import check_schema, on_server
 
 T = TypeVar("T")
 
@@ -56,7 +57,7 @@ class Target:
 
 @contextmanager
 def opened(args: argparse.Namespace, out: Out, *, creates: bool = False) -> Iterator[Target]:
-    """What the options name. A file that isn't there is an error, unless the command `creates` it."""
+    """What the options name. A file or schema that isn't there is an error, unless the command `creates` it."""
     app = app_of(args, out)
     if not creates:
         check_there(app.url)
@@ -122,7 +123,11 @@ def path_of(url: str | None) -> Path | None:
 
 
 def check_there(url: str | None) -> None:
-    """Refuses a file that doesn't exist: reading would create it, and a mistyped URL would look like an empty store."""
+    """Refuses a file or schema that doesn't exist: reading would create it, and a mistyped URL would look like an empty
+    store.
+    """
+    if url is not None and on_server(url):
+        check_schema(url)
     path = path_of(url)
     if path is not None and path.parent.is_dir() and not path.exists():
         raise StoreUnavailable(f"{path} doesn't exist: check the URL, or create the store with: tenure migrate")
