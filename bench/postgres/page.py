@@ -11,12 +11,12 @@ CHART = "benchmarks-postgres.svg"
 ABOUT = (
     "Each subject in processes, an environment and a new database of its own, on one private server with {settings}. "
     "{versions}. Medians of {rounds} rounds; in each, one thing after the other is measured of all of them, in "
-    "another order each time, and ratios are medians of the rounds' own. *tenure*: `tenure worker` with a supervisor, "
-    "1,000 at once, uvloop; leases, fencing, events, history and fairness on (they can't be turned off). *pgqueuer*: "
-    "batches of 1,000, asyncpg, uvloop. "
+    "another order each time; *of the best peer* is the median of the rounds' own ratios. *tenure*: `tenure worker` "
+    "with a supervisor, 1,000 at once, uvloop; leases, fencing, events, history and fairness on (they can't be turned "
+    "off). *pgqueuer*: batches of 1,000, asyncpg, uvloop. "
     "*chancy*: on its event loop, 1,000 at once, eager polling, settles every 50 ms. *procrastinate*: 10 at once. "
-    "*start*: from before the enqueue to the handler, in another process, on an idle worker in a new database, three "
-    "times a hundred jobs a round. "
+    "*start*: from before the enqueue to the handler, in another process, on an idle worker in a new database, "
+    "{waits} jobs in {turns} turns a round. "
     "*bulk*: in the fastest way each has, after a tenth as many that aren't timed, and are drained. *drain*: no-op "
     "jobs that are there already (200,000 of tenure's and pgqueuer's, fewer of the slower ones'), from the first "
     "handler's start until the last settle is committed, by one worker process and by four. *one by one*: one caller "
@@ -48,7 +48,13 @@ def section(figures: Figures) -> str:
     variants = [[name, f"{rate:,}"] for name, rate in figures["variants"].items()]
     settings = ", ".join(f"{name} {value}" for name, value in figures["server"].items())
     versions = "; ".join(figures["versions"].values()) or "No peers"
-    about = ABOUT.format(settings=settings, versions=versions, rounds=figures["rounds"])
+    about = ABOUT.format(
+        settings=settings,
+        versions=versions,
+        rounds=figures["rounds"],
+        waits=figures["sizes"]["latency_jobs"],
+        turns=measure.TURNS,
+    )
     return (
         f"## PostgreSQL, beside its peers\n\n{about}\n![jobs a second and latency of each]({CHART})\n\n"
         f"{lines(head, rows)}{text}\nWhat can be switched:\n\n{lines(['one process', 'drain/s'], variants)}"

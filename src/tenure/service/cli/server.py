@@ -5,7 +5,7 @@ settings, and who holds dead rows back.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tenure.domain.errors import StoreError, StoreUnavailable, Unsupported
+from tenure.domain.errors import StoreError, Unsupported
 from tenure.service.cli.checks import Check, ok, problem, warning
 from tenure.stores.opening import open_store
 
@@ -23,18 +23,15 @@ def on_server(url: str) -> bool:
     return url.partition("://")[0] in ("postgresql", "postgres")
 
 
-def check_schema(url: str) -> None:
-    """Raises `StoreUnavailable` where there is no schema yet."""
+def missing_schema(url: str) -> str | None:
+    """What a URL names, in words, if there is no schema yet."""
     open_store(url)  # refuses a URL that names no store, and says what is missing to use it
     from tenure.stores.sql.postgres.connection import Server, translated
     from tenure.stores.sql.postgres.migrate import check
 
     server = Server(url)
     with translated(server), server.connect() as connection:
-        if not check(connection, server):
-            raise StoreUnavailable(
-                f"{server.shown} doesn't exist: check the URL, or create the store with: tenure migrate"
-            )
+        return None if check(connection, server) else server.shown
 
 
 def server_checks(url: str) -> Iterator[Check]:

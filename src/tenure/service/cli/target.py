@@ -17,7 +17,7 @@ from tenure.engine.filters import Where
 from tenure.engine.importing import import_app
 from tenure.engine.listing import Listing
 from tenure.service.cli.output import Out
-from tenure.service.cli.server import check_schema, on_server
+from tenure.service.cli.server import missing_schema, on_server
 
 T = TypeVar("T")
 
@@ -126,11 +126,14 @@ def check_there(url: str | None) -> None:
     """Refuses a file or schema that doesn't exist: reading would create it, and a mistyped URL would look like an empty
     store.
     """
-    if url is not None and on_server(url):
-        check_schema(url)
+    missing = missing_schema(url) if url is not None and on_server(url) else _missing_file(url)
+    if missing is not None:
+        raise StoreUnavailable(f"{missing} doesn't exist: check the URL, or create the store with: tenure migrate")
+
+
+def _missing_file(url: str | None) -> Path | None:
     path = path_of(url)
-    if path is not None and path.parent.is_dir() and not path.exists():
-        raise StoreUnavailable(f"{path} doesn't exist: check the URL, or create the store with: tenure migrate")
+    return path if path is not None and path.parent.is_dir() and not path.exists() else None
 
 
 def shown_url(url: str | None) -> str:
