@@ -14,7 +14,7 @@ ARGS    ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check tests lint fmt type layers conform campaign machine kills kills-postgres fleet mutants \
+.PHONY: help setup demo test check tests lint fmt type layers conform campaign machine kills kills-postgres fleet cluster mutants \
         bench show-contract show-app show-spark show-postgres demo-lake look docs lock build clean
 
 help: ## list the targets
@@ -78,7 +78,7 @@ conform: $(VENV)/.full ## the conformance suite alone, on every store
 
 # --- long runs --------------------------------------------------------------------------------------------------------
 
-campaign: machine kills kills-postgres fleet ## the long random runs that the docs quote
+campaign: machine kills kills-postgres fleet cluster ## the long runs: random ones that the docs quote, and a cluster
 
 machine: $(VENV)/.full ## campaign: the state machine against every store
 	$(PY) -m tests.campaign $(ARGS)
@@ -91,6 +91,9 @@ kills-postgres: $(VENV)/.full ## campaign: the same on a PostgreSQL server, whic
 
 fleet: $(VENV)/.full ## campaign: whole workers, supervisors and children, killed again and again
 	$(PY) -m tests.fleet $(ARGS)
+
+cluster: $(VENV)/.full ## campaign: Spark on executors of their own that are killed, and a driver that is killed
+	$(PY) -m pytest -m campaign tests/spark/test_cluster_story.py $(ARGS)
 
 mutants: $(VENV)/.full ## apply deliberate bugs one at a time and show that the suite kills each
 	$(PY) -m tests.mutants $(ARGS)

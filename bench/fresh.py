@@ -5,6 +5,7 @@ files that git would take are copied instead of cloned.
 """
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -56,9 +57,18 @@ def cached(cache: Path) -> dict[str, str]:
 
 def make(place: Path, target: str) -> Figures:
     started = time.monotonic()
-    clean = {**environment(), **cached(place.parent / "cache")}
+    times = place.parent / f"{target}.times.json"
+    clean = {**environment(), **cached(place.parent / "cache"), "TENURE_TEST_TIMES": str(times)}
     done = subprocess.run(["make", target], cwd=place, env=clean, check=False)
-    return {"ok": done.returncode == 0, "seconds": round(time.monotonic() - started)}
+    run: Figures = {"ok": done.returncode == 0, "seconds": round(time.monotonic() - started)}
+    return {**run, **(_parts(times) if times.exists() else {})}
+
+
+def _parts(times: Path) -> Figures:
+    """What tests took, as `tests/times.py` counts it: {part: [tests, wall seconds, CPU-seconds]}."""
+    parts = json.loads(times.read_text(encoding="utf-8"))["parts"]
+    rounded = {part: [count, round(wall, 1), round(cpu, 1)] for part, (count, wall, cpu) in parts.items()}
+    return {"cpu_seconds": round(sum(cpu for _, _, cpu in parts.values())), "parts": rounded}
 
 
 def main() -> int:
@@ -70,7 +80,8 @@ def main() -> int:
         print(f"{how} to {place}", flush=True)
         runs = {f"make {target}": make(place, target) for target in options.targets}
     for name, run in runs.items():
-        print(f"{name}: {'passed' if run['ok'] else 'FAILED'} in {run['seconds']} s")
+        cpu = f", {run['cpu_seconds']} CPU-seconds of tests" if "cpu_seconds" in run else ""
+        print(f"{name}: {'passed' if run['ok'] else 'FAILED'} in {run['seconds']} s{cpu}")
     if options.record:
         write(RESULTS / "fresh.json", "python -m bench.fresh --record", {"how": how, "runs": runs})
     return 0 if all(run["ok"] for run in runs.values()) else 1

@@ -72,7 +72,10 @@ def _quoted(words: Sequence[str]) -> list[str]:
 def fresh(figures: Figures) -> Shown:
     """How both commands fare in a fresh clone."""
     runs = [(name, dict(run)) for name, run in figures["runs"].items()]
-    parts = [f"{name} {'passed' if run['ok'] else 'FAILED'} in {run['seconds']} s" for name, run in runs]
+    cpu = {name: f" ({run['cpu_seconds']} CPU-seconds of tests)" for name, run in runs if "cpu_seconds" in run}
+    parts = [
+        f"{name} {'passed' if run['ok'] else 'FAILED'} in {run['seconds']} s{cpu.get(name, '')}" for name, run in runs
+    ]
     return ", ".join(parts), bool(parts) and all(run["ok"] for _, run in runs)
 
 

@@ -75,7 +75,9 @@ def lines() -> Iterator[Line]:
     yield tested("source, stream, sink, lake and report on local[2,3], one session", SPARK)
     yield tested(
         "source, sink and lake on executor processes, executors killed mid-write and the driver mid-commit",
-        SPARK + "test_cluster.py",
+        "-m",
+        "campaign",
+        SPARK + "test_cluster_story.py",
     )
     yield tested(
         "a session with no Java on PATH and no JAVA_HOME",

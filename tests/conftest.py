@@ -1,4 +1,6 @@
-"""How tests are spread over processes: those that share a Spark session go together, the others wherever there is room.
+"""How tests are spread over processes: those that share a Java go together, the others wherever there is room.
+
+The scope with most tests is begun first, so the Spark session is busy from the beginning and is not what ends last.
 
 pytest-xdist has `--dist loadgroup` for this, which does nothing under pytest 9.2: it marks ids in a place where pytest
 no longer looks for them.
@@ -13,27 +15,33 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from tenure.testing.postgres import PostgresServer, served
+from tests import times
 
 ROOT = Path(__file__).parent.parent
-SESSION = "SparkSession"
+SHARED = {"SparkSession": "spark", "Programs": "programs"}
+"""What a module of tests/spark names, and the scope that it belongs to."""
 
 
 class Together(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """A test alone, or all tests of the modules that name a Spark session."""
+    """A test alone, or all tests of the modules that share something of Spark's."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "spark" if needs_session(nodeid.split("::")[0]) else nodeid
+        return scope_of(nodeid.split("::")[0]) or nodeid
 
 
 @cache
-def needs_session(module: str) -> bool:
-    return module.startswith("tests/spark/") and SESSION in (ROOT / module).read_text(encoding="utf-8")
+def scope_of(module: str) -> str | None:
+    if not module.startswith("tests/spark/"):
+        return None
+    text = (ROOT / module).read_text(encoding="utf-8")
+    return next((scope for name, scope in SHARED.items() if name in text), None)
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Whoever is started in the background ignores Ctrl-C, and so would every process that a test starts and stops."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    times.install(config)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -69,6 +69,17 @@ def test_h1_a_settle_of_a_lost_lease() -> None:
         finish(tape, *opening(tape), late(tape, "lease_lost"))
 
 
+def test_a_lease_of_a_job_that_was_purged_says_nothing_of_the_next_under_its_id() -> None:
+    tape = story()
+    tape.settle("j1", "succeed", settled("succeeded"))
+    first = [*opening(tape), tape.ended("succeeded", "j1", at=START)]
+    tape.call("purge", {"succeeded": 0, "cancelled": 0, "failed": 0}, {"reply": None})
+    tape.enqueue("j1")
+    tape.claim(tape.job("j1"), claim_id="c2")
+    purged = {"tenant": "_system", "kind": "purged", "at": START, "job_id": None, "version": None, "count": 1}
+    finish(tape, *first, purged, *opening(tape), late(tape, "lease_lost"))
+
+
 def test_h3_one_lease_for_two_claims() -> None:
     tape = story()
     with violates("H3", "given out twice"):

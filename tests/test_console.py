@@ -12,6 +12,7 @@ from typing import NamedTuple
 from tenure.service.cli import main
 from tenure.service.cli.dead_letters import ACTIONS as LETTER_ACTIONS
 from tenure.service.cli.queues import ACTIONS as QUEUE_ACTIONS
+from tests.spark import quick
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "cli.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -96,7 +97,8 @@ class Desk:
         (url,) = STORE.findall(PAGE)
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")}
         path = os.pathsep.join([str(programs), os.environ["PATH"]])
-        self._environment = {**kept, "PATH": path, "TENURE_URL": url, "TMPDIR": str(folder)}
+        given = {"PATH": path, "TENURE_URL": url, "TMPDIR": str(folder)}
+        self._environment = {**kept, **given, **quick.environment(programs)}
 
     def run(self, block: list[Step]) -> list[str]:
         """What each command of a block printed."""

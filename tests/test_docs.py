@@ -1,29 +1,39 @@
-"""Every Python example in the documents runs as it stands, in a folder of its own."""
+"""Every Python example in the documents runs as it stands, in a folder of its own.
+
+Those that start a Spark session are run by tests/spark/test_pages.py.
+"""
 
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+SPARK = "tenure.spark"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-EXAMPLES = [
-    pytest.param(block, id=f"{page.relative_to(ROOT)}-{number}")
-    for page in PAGES
-    for number, block in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")), start=1)
-]
+PRINTS = re.compile(r"# prints: (.*)$", re.MULTILINE)
+
+
+def examples(*, spark: bool) -> list[Any]:
+    return [
+        pytest.param(block, id=f"{page.relative_to(ROOT)}-{number}")
+        for page in PAGES
+        for number, block in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")), start=1)
+        if (SPARK in block) == spark
+    ]
 
 
 def test_the_readme_has_an_example() -> None:
     assert BLOCK.search((ROOT / "README.md").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
+@pytest.mark.parametrize("example", examples(spark=False))
 def test_an_example_runs(example: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Those that ask for a server's address get one's."""
     given = {"TMPDIR": str(tmp_path)}
@@ -42,5 +52,5 @@ def test_an_example_runs(example: str, tmp_path: Path, request: pytest.FixtureRe
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    for said in re.findall(r"# prints: (.*)$", example, re.MULTILINE):
+    for said in PRINTS.findall(example):
         assert said in done.stdout.splitlines(), done.stdout

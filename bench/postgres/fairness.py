@@ -58,7 +58,7 @@ class Sizes(msgspec.Struct, frozen=True):
     workers: int = 8
 
 
-QUICK = Sizes(large=2_000, tenants=10, groups=20, jobs=200, workers=2)
+QUICK = Sizes(large=1_000, tenants=10, groups=20, jobs=100, workers=2)
 
 
 async def one_beside_many(server: Server, sizes: Sizes) -> list[Figures]:

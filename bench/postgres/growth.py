@@ -62,7 +62,7 @@ class Sizes(msgspec.Struct, frozen=True):
     """Claims in one measurement."""
 
 
-QUICK = Sizes(many=2_000, few=500, runs=1, batches=2)
+QUICK = Sizes(many=1_000, few=300, runs=1, batches=1)
 
 
 def cases(many: int, few: int) -> list[Case]:

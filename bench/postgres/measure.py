@@ -44,7 +44,7 @@ class Sizes(msgspec.Struct, frozen=True):
     variants: tuple[Subject, ...] = VARIANTS
 
 
-QUICK = Sizes(0.02, 10, 0.2, 2, VARIANTS[2:3])
+QUICK = Sizes(0.01, 10, 0.2, 2, VARIANTS[2:3])
 
 
 class Run(msgspec.Struct, frozen=True):

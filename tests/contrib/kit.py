@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import dedent
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 SECONDS = 60
 
@@ -46,6 +46,24 @@ from tenure import Tenure
 app = Tenure(f"sqlite:///{settings.BASE_DIR / 'jobs.db'}")
 """
 
+COMMANDS = """
+import contextlib
+import io
+
+from django.core.management import execute_from_command_line
+
+ended = []
+for argv in {commands}:
+    printed, code = io.StringIO(), 0
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
+        try:
+            execute_from_command_line(["manage.py", *argv])
+        except SystemExit as end:
+            code = end.code or 0
+    ended.append([code, printed.getvalue()])
+print(json.dumps(ended))
+"""
+
 MODELS = """
 from django.db import models
 
@@ -65,6 +83,13 @@ jobs = Jobs()
 def confirm(order: int) -> str:
     return f"confirmed to {Order.objects.get(pk=order).customer}"
 """
+
+
+class Ended(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    code: int
+    printed: str
 
 
 class Site:
@@ -103,6 +128,10 @@ class Site:
         ran = self.manage(*argv)
         assert ran.returncode == 0, ran.stdout + ran.stderr
         return ran.stdout
+
+    def managed(self, *commands: list[str]) -> list[Ended]:
+        """What manage.py makes of each, one after the other in one process."""
+        return [Ended(*ended) for ended in self.run(COMMANDS.format(commands=list(commands)))]
 
     def run(self, program: str) -> Any:
         """What a program of the project prints, as JSON."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,15 +13,25 @@ from tests.contrib.kit import Site
 
 pytest.importorskip("django")
 
+UNMIGRATED = 'MIGRATION_MODULES = {"shop": None}\n'
 UNKNOWN = "00000000-0000-7000-8000-000000000000"
 
 
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The database of a project after `migrate`."""
+    made = Site(tmp_path_factory.mktemp("tables"))
+    made.add("mysite/settings.py", UNMIGRATED)
+    made.done("migrate", "--run-syncdb", "-v", "0", "--skip-checks")
+    return made.folder / "site.db"
+
+
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
+def site(tables: Path, tmp_path: Path) -> Site:
     """A project with its tables."""
     made = Site(tmp_path)
-    made.add("mysite/settings.py", 'MIGRATION_MODULES = {"shop": None}\n')
-    made.done("migrate", "--run-syncdb", "-v", "0", "--skip-checks")
+    made.add("mysite/settings.py", UNMIGRATED)
+    shutil.copy(tables, tmp_path)
     return made
 
 
@@ -522,26 +533,31 @@ def test_manage_py_runs_every_kind_of_command(site: Site, tmp_path: Path) -> Non
         said = site.done("tenure", "enqueue", "confirm", "--arg", "order=1", "--wait", "30", "--json")
         enqueued = json.loads(said)
         assert enqueued["result"] == "confirmed to Ann"
-    listed = json.loads(site.done("tenure", "jobs", "--json"))
-    assert [job["id"] for job in listed["jobs"]] == [enqueued["id"]]
-    assert site.done("tenure", "queues").splitlines()[0].startswith("queue ")
-    assert "reachable" in site.done("tenure", "doctor")
-    assert site.done("tenure", "version").startswith("tenure ")
-    assert "--concurrency" in site.done("tenure", "worker", "-h")
+    commands = ["jobs", "--json"], ["queues"], ["doctor"], ["version"], ["worker", "-h"]
+    ended = site.managed(*(["tenure", *command] for command in commands))
+    assert {one.code for one in ended} == {0}
+    listed, queues, doctor, version, usage = (one.printed for one in ended)
+    assert [job["id"] for job in json.loads(listed)["jobs"]] == [enqueued["id"]]
+    assert queues.splitlines()[0].startswith("queue ")
+    assert "reachable" in doctor
+    assert version.startswith("tenure ")
+    assert "--concurrency" in usage
 
 
 def test_exit_codes_are_those_of_the_command(bare: Site) -> None:
-    bare.done("tenure", "migrate")
+    nowhere = "sqlite:////no/such/folder/jobs.db"
+    wrong = ["jobs", UNKNOWN], ["jobs", "--no-such-option"], ["no-such-command"], ["jobs", "--url", nowhere]
+    ended = bare.managed(*(["tenure", *command] for command in (["migrate"], *wrong)))
+    assert [one.code for one in ended] == [0, 1, 2, 2, 3]
     assert bare.manage("tenure", "jobs", UNKNOWN).returncode == 1
-    assert bare.manage("tenure", "jobs", "--no-such-option").returncode == 2
-    assert bare.manage("tenure", "no-such-command").returncode == 2
-    assert bare.manage("tenure", "jobs", "--url", "sqlite:////no/such/folder/jobs.db").returncode == 3
 
 
 def test_another_app_may_be_named(bare: Site) -> None:
     bare.write("mysite/other.py", "from tenure import Tenure\n\napp = Tenure('sqlite:///other-jobs.db')\n")
-    for app in (["--app", "mysite.other:app"], ["--app=mysite.other:app"]):
-        assert "other-jobs.db" in bare.done("tenure", "migrate", *app)
+    named = ["--app", "mysite.other:app"], ["--app=mysite.other:app"]
+    for ended in bare.managed(*(["tenure", "migrate", *app] for app in named)):
+        assert ended.code == 0
+        assert "other-jobs.db" in ended.printed
 
 
 def test_other_ways_to_the_same_app(bare: Site) -> None:

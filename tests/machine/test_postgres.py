@@ -1,17 +1,17 @@
 """The state machine on the PostgreSQL store: every answer as the model gives it, and the checker agrees."""
 
+from collections import defaultdict
+
 import pytest
 
 from tenure.testing.factories import PostgresFactory
-from tenure.testing.machine import run_machine
+from tenure.testing.machine.profiles import POSTGRES
+from tests.machine.kit import check, names
 
-STEPS = 2_000
+STEPS = defaultdict(lambda: 240, mixed=800)
 SEED = 20_270_116
 
 
-@pytest.mark.parametrize("patience", [None, 0], ids=["plain", "frontier"])
-def test_postgres_keeps_the_contract(postgres_url: str, patience: int | None) -> None:
-    tally = run_machine(PostgresFactory(postgres_url, patience=patience), steps=STEPS // 2, seed=SEED)
-    print(tally.table())
-    assert tally.steps >= STEPS // 2
-    assert not tally.missing(at_least=1)
+@pytest.mark.parametrize("profile", names(POSTGRES))
+def test_postgres_keeps_the_contract(postgres_url: str, profile: str) -> None:
+    check(POSTGRES, profile, lambda one: PostgresFactory(postgres_url, **one.options), steps=STEPS[profile], seed=SEED)

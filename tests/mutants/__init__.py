@@ -1,1 +1,1 @@
-"""Deliberate bugs, one patch each, that the suite must find: `python -m tests.mutants`, or `make mutants`."""
+"""Deliberate bugs, changes of text inside one symbol each, that the suite must find: `python -m tests.mutants`."""

@@ -2,14 +2,15 @@
 
 `python -m tests.mutants [--jobs 2] [--only NAME ...] [--record bench/results/mutants.json] [--check]`
 
-The unchanged tree must pass with the same budgets, and patches that change no behaviour must survive. Exit code 1 if a
-mutant survives, a neutral patch or the control doesn't, or a patch doesn't apply.
+The unchanged tree must pass with the same budgets, and mutants that change no behaviour must survive. Exit code 1 if a
+mutant survives, a neutral one or the control doesn't, or the code isn't what a mutant expects.
 """
 
 import argparse
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
@@ -17,32 +18,34 @@ from pathlib import Path
 import msgspec
 
 from bench import record
-from tests.mutants.patch import BadPatch, Patch, patches
-from tests.mutants.run import CONTROL, Outcome, run, trials, unfit
+from tenure.testing.postgres import served
+from tests.mutants.mutant import KILLERS, Mutant, mutants
+from tests.mutants.run import CONTROL, Outcome, run, sources, trials, unfit
+from tests.mutants.source import BadMutant
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--jobs", type=int, default=2, help="how many run at a time")
-    parser.add_argument("--only", action="append", metavar="NAME", help="these patches (or *), without the control")
+    parser.add_argument("--only", action="append", metavar="NAME", help="these mutants (or *), without the control")
     parser.add_argument("--record", type=Path, help="write the table there, as JSON")
-    parser.add_argument("--check", action="store_true", help="only see whether all patches apply")
+    parser.add_argument("--check", action="store_true", help="only see whether all of them fit the code")
     parser.add_argument("--verbose", action="store_true", help="print what each killer said")
     return parser.parse_args()
 
 
-def chosen(only: Sequence[str] | None) -> list[Patch]:
-    found = [patch for patch in patches() if only is None or any(fnmatch(patch.name, name) for name in only)]
+def chosen(only: Sequence[str] | None) -> list[Mutant]:
+    found = [mutant for mutant in mutants() if only is None or any(fnmatch(mutant.name, name) for name in only)]
     if not found:
-        raise BadPatch(f"no patch is named {only}")
+        raise BadMutant(f"no mutant is named {only}")
     return found
 
 
-def check(found: list[Patch], folder: Path) -> int:
-    problems = unfit(found, folder)
-    for problem in problems:
+def check(found: list[Mutant]) -> int:
+    problems = unfit(found, sources())
+    for problem in problems.values():
         print(problem)
-    print(f"{len(found) - len(problems)} of {len(found)} patches apply")
+    print(f"{len(found) - len(problems)} of {len(found)} mutants fit the code")
     return 1 if problems else 0
 
 
@@ -54,12 +57,14 @@ def row(outcome: Outcome) -> str:
 
 
 def figures(outcomes: list[Outcome], seconds: float) -> record.Figures:
-    mutants = [one for one in outcomes if not one.neutral]
+    tried = [one for one in outcomes if not one.neutral]
+    killers = Counter(one.killer for one in tried if not one.fault)
     neutral = [one for one in outcomes if one.neutral and one.name != CONTROL]
     return {
         "seconds": round(seconds, 1),
-        "mutants": len(mutants),
-        "killed": sum(not one.fault for one in mutants),
+        "mutants": len(tried),
+        "killed": killers.total(),
+        "killed_by": {killer: killers[killer] for killer in KILLERS},
         "neutral": len({one.name for one in neutral}),
         "neutral_survived": len({one.name for one in neutral} - {one.name for one in neutral if one.fault}),
         "control": {one.killer: one.fault or "passed" for one in outcomes if one.name == CONTROL},
@@ -72,7 +77,8 @@ def summary(found: record.Figures) -> str:
     control = ", ".join(f"{killer} {what}" for killer, what in found["control"].items()) or "not run"
     return (
         f"{found['killed']} of {found['mutants']} mutants killed, {found['neutral_survived']} of {found['neutral']} "
-        f"neutral patches survived, control: {control}; {found['seconds']:.0f} s"
+        f"neutral ones survived, control: {control}; {found['seconds']:.0f} s\n"
+        f"killed by: {', '.join(f'{killer} {count}' for killer, count in found['killed_by'].items() if count)}"
     )
 
 
@@ -80,15 +86,15 @@ def main() -> int:
     options = parse()
     try:
         found = chosen(options.only)
-    except BadPatch as error:
+    except BadMutant as error:
         print(error)
         return 1
-    with tempfile.TemporaryDirectory(prefix="tenure-mutants-") as folder:
-        if options.check:
-            return check(found, Path(folder))
-        started = time.monotonic()
-        print(f"  {'mutant':<40} {'killer':<19} {'first violated':<34} {'s':>6}", flush=True)
-        outcomes = []
+    if options.check:
+        return check(found)
+    started = time.monotonic()
+    print(f"  {'mutant':<40} {'killer':<19} {'first violated':<34} {'s':>6}", flush=True)
+    outcomes = []
+    with served(), tempfile.TemporaryDirectory(prefix="tenure-mutants-") as folder:
         for outcome in run(trials(found, control=options.only is None), Path(folder), options.jobs):
             outcomes.append(outcome)
             print(row(outcome), flush=True)

@@ -12,12 +12,20 @@ import json
 import os
 import sys
 import warnings
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-BUDGET = {"machine-memory": (3_000, range(1, 31)), "machine-sqlite": (2_500, range(1, 26))}
-"""Steps for each seed, and the seeds. The first finding ends it; on memory, the checker's first, for a store that
-differs from itself is found whatever the checker sees."""
+BUDGET = {
+    "machine-memory": (range(1, 31), {"mixed": 3_000}),
+    "machine-sqlite": (range(1, 26), {"mixed": 2_500}),
+    "machine-postgres": (
+        range(1, 4),
+        {"plain": 600, "frontier": 800, "mixed": 800, "callers": 800, "keyed": 800, "tenants": 500},
+    ),
+}
+"""The seeds, and for each of them the profiles in their order with their steps. The first finding ends it; on memory,
+the checker's first, for a store that differs from itself is found whatever the checker sees."""
 
 SUITES = {
     "conformance-memory": "tests/conformance/test_memory.py",
@@ -27,6 +35,7 @@ SUITES = {
     "network-postgres": "tests/stores/test_postgres_network.py",
     "loops-postgres": "tests/stores/test_postgres_loops.py",
     "few-postgres": "tests/stores/test_postgres_few.py",
+    "frontier-postgres": "tests/stores/test_postgres_frontier.py",
     "transactions-postgres": "tests/engine/test_postgres_transactions.py",
 }
 """The tests that a killer runs, up to the first that fails."""
@@ -45,19 +54,22 @@ def _run_machine(killer: str, store: str) -> Verdict:
     from tenure.testing.machine import Tally, run_machine
     from tenure.testing.machine.__main__ import factory_of
     from tenure.testing.machine.lockstep import Divergence, Lockstep
+    from tenure.testing.machine.profiles import PROFILES
 
     if store != "memory":
         _without_checker(Lockstep)
-    steps, seeds = BUDGET[killer]
+    seeds, profiles = BUDGET[killer]
     tally, found = Tally(), Verdict(found=None, kind="", detail="", seed=0)
-    for seed in seeds:
+    for seed, (name, steps) in product(seeds, profiles.items()):
+        profile = PROFILES[name]
         try:
-            run_machine(factory_of(store), steps=steps, seed=seed, tally=tally)
+            run_machine(factory_of(store, profile), steps=steps, seed=seed, profile=profile, tally=tally)
         except Violation as error:
             found = Verdict(found=error.property, kind="violation", detail=_line(str(error)), seed=seed)
             break
         except Divergence as error:
-            found = Verdict(found=f"Divergence {error.verb}", kind="divergence", detail=_line(str(error)), seed=seed)
+            verb = f"Divergence {error.verb} ({profile.name})"
+            found = Verdict(found=verb, kind="divergence", detail=_line(str(error)), seed=seed)
             if store != "memory":
                 break
     return {**found, "steps": tally.steps}

@@ -12,7 +12,13 @@ from pathlib import Path
 
 import msgspec
 
-from tests.mutants.patch import HERE, KILLERS, BadPatch, Patch, apply, snapshot
+from tests.mutants.judge import SUITES
+from tests.mutants.mutant import KILLERS, Mutant, apply
+from tests.mutants.source import BadMutant
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+PACKAGE = Path("src/tenure")
 
 TIMEOUT_SECONDS = 600
 """For one killer on one copy. A whole budget takes a minute or two on a free core."""
@@ -21,18 +27,18 @@ CONTROL = "control"
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """A killer let loose on a copy of the tree; without a patch, the control."""
+    """A killer let loose on a copy of the tree; without a mutant, the control."""
 
     killer: str
-    patch: Patch | None = None
+    mutant: Mutant | None = None
 
     @property
     def name(self) -> str:
-        return CONTROL if self.patch is None else self.patch.name
+        return CONTROL if self.mutant is None else self.mutant.name
 
     @property
     def neutral(self) -> bool:
-        return self.patch is None or self.patch.neutral
+        return self.mutant is None or self.mutant.neutral
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -62,11 +68,29 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
-def trials(chosen: Sequence[Patch], control: bool) -> list[Trial]:
+def sources() -> dict[str, str]:
+    """What a mutant may change: {file below src/tenure: text}."""
+    package = ROOT / PACKAGE
+    files = [path for path in package.rglob("*") if path.suffix in (".py", ".sql")]
+    return {str(path.relative_to(package)): path.read_text(encoding="utf-8") for path in files}
+
+
+def unfit(chosen: Sequence[Mutant], texts: dict[str, str]) -> dict[str, str]:
+    """{name: why} of the mutants that don't fit the code."""
+    found = {}
+    for mutant in chosen:
+        try:
+            apply(mutant, texts)
+        except BadMutant as error:
+            found[mutant.name] = str(error)
+    return found
+
+
+def trials(chosen: Sequence[Mutant], control: bool) -> list[Trial]:
     """The long ones first: the control, then what must survive, then the mutants."""
     todo = [Trial(killer) for killer in KILLERS] if control else []
-    ordered = sorted(chosen, key=lambda patch: (not patch.neutral, patch.name))
-    return todo + [Trial(killer, patch) for patch in ordered for killer in patch.killers]
+    ordered = sorted(chosen, key=lambda mutant: (not mutant.neutral, mutant.name))
+    return todo + [Trial(killer, mutant) for mutant in ordered for killer in mutant.killers]
 
 
 def run(todo: Sequence[Trial], folder: Path, jobs: int) -> Iterator[Outcome]:
@@ -78,30 +102,24 @@ def run(todo: Sequence[Trial], folder: Path, jobs: int) -> Iterator[Outcome]:
         yield from pool.map(lambda one: _try(one[1], base, folder / f"{one[0]:03d}-{one[1].name}"), numbered)
 
 
-def unfit(chosen: Sequence[Patch], folder: Path) -> list[str]:
-    """Why some patches don't apply, in words; empty when all do."""
-    base = snapshot(folder / "base")
-    found = []
-    for patch in chosen:
-        tree = folder / patch.name
-        shutil.copytree(base, tree)
-        try:
-            apply(patch, tree)
-        except BadPatch as error:
-            found.append(str(error))
-        shutil.rmtree(tree)
-    return found
+def snapshot(folder: Path) -> Path:
+    """A copy of what a killer needs of the tree, taken once: nobody's edits change a run under way."""
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in (*SUITES.values(), "tests/__init__.py", "tests/conftest.py", "tests/times.py", "pyproject.toml"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, folder / name)
+    return folder
 
 
 def _try(trial: Trial, base: Path, tree: Path) -> Outcome:
     started = time.monotonic()
     shutil.copytree(base, tree)
     outcome = Outcome(name=trial.name, killer=trial.killer, neutral=trial.neutral)
-    if trial.patch is not None:
-        outcome = msgspec.structs.replace(outcome, what=trial.patch.what, breaks=trial.patch.breaks)
+    if trial.mutant is not None:
+        outcome = msgspec.structs.replace(outcome, what=trial.mutant.what, breaks=trial.mutant.breaks)
     try:
-        if trial.patch is not None:
-            apply(trial.patch, tree)
+        if trial.mutant is not None:
+            _change(trial.mutant, tree / PACKAGE)
         verdict = _judged(trial.killer, tree)
         outcome = msgspec.structs.replace(
             outcome,
@@ -111,13 +129,20 @@ def _try(trial: Trial, base: Path, tree: Path) -> Outcome:
             seed=verdict.seed,
             steps=verdict.steps,
         )
-    except BadPatch as error:
-        outcome = msgspec.structs.replace(outcome, fault="DOESN'T APPLY", detail=str(error))
+    except BadMutant as error:
+        outcome = msgspec.structs.replace(outcome, fault="DOESN'T FIT", detail=str(error))
     except _Failed as error:
         outcome = msgspec.structs.replace(outcome, fault=error.fault, detail=str(error))
     finally:
         shutil.rmtree(tree)
     return msgspec.structs.replace(outcome, seconds=round(time.monotonic() - started, 1))
+
+
+def _change(mutant: Mutant, package: Path) -> None:
+    files = {edit.module: package / edit.module for edit in mutant.edits}
+    texts = {module: file.read_text(encoding="utf-8") for module, file in files.items() if file.is_file()}
+    for module, text in apply(mutant, texts).items():
+        files[module].write_text(text, encoding="utf-8")
 
 
 def _fault(trial: Trial, verdict: Verdict) -> str:

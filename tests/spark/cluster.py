@@ -1,13 +1,15 @@
 """Work on real executor processes, some of which are killed: `python -m tests.spark.cluster PART[,…] STORE LAKE`.
 
-Run by test_cluster.py, in processes of its own: a driver is killed too.
+Run by test_cluster.py, and in full by test_cluster_story.py, in processes of its own: a driver is killed too.
 """
 
 import os
 import signal
 import sqlite3
+import subprocess
 import sys
 import threading
+import venv
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -22,10 +24,12 @@ from tenure.domain.errors import NotReady
 from tenure.spark import enqueue, register, session
 from tenure.spark.lake.log import Log
 from tenure.spark.lake.sync import Sync
-from tests.spark.conftest import SMALL
+from tests.spark.quick import SMALL
 
 MASTER = "local-cluster[2,1,1024]"
+ALONE = "local-cluster[1,1,1024]"
 ROWS = 20_000
+FEW_ROWS = 4_000
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 
 
@@ -79,11 +83,21 @@ def sync(spark: SparkSession, store: Path, lake: Path) -> None:
 
 def bulk(spark: SparkSession, store: Path, lake: Path) -> None:
     """Rows become jobs of a store beside the other, and an executor dies while it sends them."""
-    beside = store.with_name("bulk.db")
-    rows = spark.range(ROWS).selectExpr("id as n").repartition(2)
-    with killed(lambda: jobs_in(beside) > ROWS // 20) as dead:
-        summary = enqueue(rows, url=f"sqlite:///{beside}", job_type="greet", queue="mail", key_columns=["n"])
-    read = spark.read.format("tenure").option("url", f"sqlite:///{beside}").option("partitions", "2").load()
+    sent(spark, store.with_name("bulk.db"), ROWS)
+
+
+def agree(spark: SparkSession, store: Path, lake: Path) -> None:
+    """Fewer rows, and a lake of what became of them."""
+    sent(spark, store, FEW_ROWS)
+    events = Sync(spark, f"sqlite:///{store}", lake).run()
+    print("synced", events, "differences", differences(spark, store, lake), flush=True)
+
+
+def sent(spark: SparkSession, store: Path, count: int) -> None:
+    rows = spark.range(count).selectExpr("id as n").repartition(2)
+    with killed(lambda: jobs_in(store) > count // 20) as dead:
+        summary = enqueue(rows, url=f"sqlite:///{store}", job_type="greet", queue="mail", key_columns=["n"])
+    read = spark.read.format("tenure").option("url", f"sqlite:///{store}").option("partitions", "2").load()
     keys = {row["key"] for row in read.select("key").collect()}
     print("rows", summary.rows, "jobs", read.count(), "keys", len(keys), "executors killed", len(dead), flush=True)
 
@@ -121,7 +135,24 @@ def versions(spark: SparkSession, store: Path, lake: Path) -> None:
         tenure.__version__ = here
 
 
-PARTS = {"sync": sync, "bulk": bulk, "cut": cut, "versions": versions}
+def bare(spark: SparkSession, store: Path, lake: Path) -> None:
+    """Executors whose Python has nothing installed, in the Java that runs already; it ends the session."""
+    spark.stop()
+    python = store.with_name("bare")
+    venv.create(python, symlinks=True)
+    os.environ["PYSPARK_PYTHON"] = str(python / "bin" / "python")
+    try:
+        session(master=ALONE, config=SMALL)
+    except NotReady as error:
+        print(error, flush=True)
+
+
+PARTS = {"sync": sync, "bulk": bulk, "cut": cut, "versions": versions, "agree": agree, "bare": bare}
+
+
+def run(parts: str, store: Path, lake: Path) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", __name__, parts, str(store), str(lake)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
 
 def main() -> None:

@@ -1,4 +1,7 @@
-"""One Spark session for all tests of this folder that need one; tests/conftest.py has them run in one process."""
+"""What the tests of this folder share: a Spark session, and a process for programs that start sessions of their own.
+
+tests/conftest.py has those that use the same one run in one process.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,15 +11,8 @@ from pyspark.sql import SparkSession
 
 from tenure.spark import session
 from tests.schemas import new_schema
-
-SMALL = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    "spark.log.level": "OFF",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.shuffle.partitions": "2",
-}
-"""Compiling takes longer than what tests do: a small lake took 28 s with the defaults, 21 s with these."""
+from tests.spark.programs import Programs
+from tests.spark.quick import SMALL
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +20,20 @@ def spark() -> Iterator[SparkSession]:
     made = session(master="local[2,3]", config=SMALL)
     yield made
     made.stop()
+
+
+@pytest.fixture(scope="session")
+def only_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
+    made = Programs(tmp_path_factory.mktemp("programs"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def programs(only_programs: Programs) -> Programs:
+    """In an empty folder."""
+    only_programs.clear()
+    return only_programs
 
 
 @pytest.fixture

@@ -1,30 +1,20 @@
 """The example of the data team runs as its page says, and again without looking anything up twice."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
+from tests.spark.programs import Programs
+
 ROOT = Path(__file__).resolve().parents[2]
-QUICK = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
 
 
-def run(folder: Path, *arguments: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "examples.enrich.run", *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))), **QUICK},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2_000:]
-    return done.stdout.splitlines()
+def run(programs: Programs, *arguments: str) -> list[str]:
+    ran = programs.module("examples.enrich.run", *arguments)
+    assert not ran.failed, ran.failed
+    return ran.printed.splitlines()
 
 
-def test_rows_are_enriched_once(tmp_path: Path) -> None:
-    first, again = (run(tmp_path, "300", "2000/s") for _ in range(2))
+def test_rows_are_enriched_once(programs: Programs) -> None:
+    first, again = (run(programs, "300", "2000/s") for _ in range(2))
     assert first[0].startswith("300 addresses to look up, 0 asked for before")
     assert again[0].startswith("0 addresses to look up, 300 asked for before")
     counts = {tuple(line.split()[:-1]): int(line.split()[-1]) for line in first[2:]}

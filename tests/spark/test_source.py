@@ -16,6 +16,7 @@ from tenure import Context, Fail, Tenure
 from tenure.domain.event import Event
 from tenure.spark.options import TABLES as NAMES
 from tenure.spark.tables import TABLES
+from tests.spark import quick
 
 JOBS = 60
 
@@ -153,7 +154,7 @@ def test_every_table_has_columns_and_every_field_of_an_event_one() -> None:
 def test_a_session_starts_with_no_java_but_the_wheels(tmp_path: Path) -> None:
     """As on a machine where pip is all there is."""
     path = programs_without_java(tmp_path / "programs")
-    environment = {**os.environ, "PATH": str(path), "XDG_CACHE_HOME": str(tmp_path)}
+    environment = {**os.environ, "PATH": str(path), "XDG_CACHE_HOME": str(tmp_path), **quick.environment(tmp_path)}
     environment.pop("JAVA_HOME", None)
     code = "import tenure.spark; print(tenure.spark.session(master='local[1]').range(3).count())"
     done = subprocess.run(

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tenure.domain.calls import Claim, Claimed, Document, Enqueued, Settle, Succeed
 from tenure.domain.config import QUEUE, QueueConfig
-from tenure.domain.errors import IdConflict, StoreFrozen
+from tenure.domain.errors import IdConflict, QueueFull, StoreFrozen
 from tenure.domain.job import NewJob
 from tenure.domain.states import Mode
 from tenure.domain.store import FEED_TOPIC, queue_topic
@@ -40,9 +40,9 @@ def job(number: int, **fields: Any) -> NewJob:
     return NewJob(**{"tenant": "acme", "id": id, "queue": "mail", "job_type": "send", "payload": b"{}", **fields})
 
 
-def told(url: str, story: Story) -> None:
+def told(url: str, story: Story, options: str = "") -> None:
     async def main() -> None:
-        factory = PostgresFactory(url)
+        factory = PostgresFactory(url, options)
         store = await factory.create(ManualClock())
         assert isinstance(store, PostgresStore)
         try:
@@ -80,6 +80,13 @@ async def claimed(store: PostgresStore, n: int) -> list[str]:
     found = await store.claim(request)
     assert isinstance(found, Claimed)
     return [one.token.job_id for one in found.jobs]
+
+
+async def configured_elsewhere(url: str, config: QueueConfig) -> None:
+    """Another client of the store says how a queue is to be."""
+    other = PostgresStore(url, ManualClock())
+    await other.put_document(Document(tenant="acme", kind=QUEUE, name="mail", body=msgspec.json.encode(config)))
+    await other.close()
 
 
 def test_large_calls_arrive_in_the_order_in_which_they_were_made(
@@ -381,6 +388,57 @@ def test_what_wasnt_enqueued_isnt_told(postgres_url: str) -> None:
             assert not [one for one in heard if one.pid in calling(wake)]
 
     told(postgres_url, story)
+
+
+def test_what_one_statement_refused_is_told_all_the_same(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took a notification along and was refused, for somebody else had configured the store; another way then wrote
+    the jobs.
+    """
+    monkeypatch.setattr(module, "NEWS_SECONDS", 0.0)
+    for pause in ("PAUSE_SECONDS", "FEED_PAUSE_SECONDS"):
+        monkeypatch.setattr(module, pause, 3_600.0)
+
+    async def story(store: PostgresStore, url: str) -> None:
+        await store.enqueue([job(0)])
+        await configured_elsewhere(url, QueueConfig(weight=2))
+        wake = store._opened().wake
+        assert await store.enqueue([job(1), job(2)]) == [Enqueued(job(1).id), Enqueued(job(2).id)]
+        assert queue_topic("mail") in wake._topics
+        await store.enqueue([job(3), job(4)])
+        assert not wake._topics
+
+    told(postgres_url, story)
+
+
+@pytest.mark.parametrize(
+    "jobs",
+    [[job(1)], [job(1), job(2)], [job(number) for number in range(1, MANY + 1)], [job(1), job(2, priority=1)]],
+    ids=["one", "alike", "numbered", "mixed"],
+)
+def test_jobs_arrive_by_the_rules_that_hold(postgres_url: str, jobs: list[NewJob]) -> None:
+    """Also if somebody else made them, and this process remembers others."""
+
+    async def story(store: PostgresStore, url: str) -> None:
+        for number in range(1_000, 1_003):
+            await store.enqueue([job(number)])
+        await configured_elsewhere(url, QueueConfig(max_depth=3))
+        assert {type(reply) for reply in await store.enqueue(jobs)} == {QueueFull}
+
+    told(postgres_url, story)
+
+
+def test_more_calls_than_connections(postgres_url: str) -> None:
+    """Each waits for one that is given back, and there are never more than may be."""
+
+    async def story(store: PostgresStore, url: str) -> None:
+        calls = [store.enqueue([job(2 * number), job(2 * number + 1)]) for number in range(20)]
+        async with asyncio.timeout(PATIENCE):
+            replies = await asyncio.gather(*calls)
+        assert [reply for batch in replies for reply in batch] == [Enqueued(job(number).id) for number in range(40)]
+        (connections,) = store._opened()._loops.values()
+        assert len(connections._idle) == connections._room == 2
+
+    told(postgres_url, story, "connections=2")
 
 
 def test_a_claim_that_finds_nothing_writes_nothing(postgres_url: str) -> None:

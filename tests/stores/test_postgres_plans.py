@@ -7,6 +7,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -344,23 +345,38 @@ OPTIONAL = re.compile(r"/\* \w+ \*/ .*?/\* end \*/ ", re.DOTALL)
 """Parts of a statement that plain jobs don't need."""
 
 
-@pytest.mark.parametrize("joins", ["off", "on"])
-@pytest.mark.parametrize("statement", WALKED)
-def test_plans_over_empty_tables_full_of_dead_rows(postgres_url: str, statement: str, joins: str) -> None:
-    """Hash and merge joins are off on the store's own connections; on a user's they may be on, and nothing changes."""
+JOINS = ("off", "on")
+
+Plans = dict[tuple[str, str], str]
+
+
+@pytest.fixture(scope="module")
+def plans(postgres_url: str) -> Plans:
+    """By statement and joins, all over the tables of one store: to be planned changes nothing."""
+    found: Plans = {}
 
     async def story(counted: Counted) -> None:
         await counted.connect()
         with held(counted.url):
             dead(counted)
-            text = counted.store._opened().place.sql[statement].text
-            for kind in ("hash", "merge"):
-                counted.connection().execute(f"SET enable_{kind}join = {joins}".encode())
-            plan = generic_plan(counted.connection(), text if statement in WHOLE else OPTIONAL.sub("", text))
-        assert " Seq Scan on meta" in plan or " Seq Scan" not in plan, plan
-        assert scans(plan) == WALKED[statement], plan
+            for statement, joins in product(WALKED, JOINS):
+                text = counted.store._opened().place.sql[statement].text
+                for kind in ("hash", "merge"):
+                    counted.connection().execute(f"SET enable_{kind}join = {joins}".encode())
+                plan = generic_plan(counted.connection(), text if statement in WHOLE else OPTIONAL.sub("", text))
+                found[statement, joins] = plan
 
     told(postgres_url, story)
+    return found
+
+
+@pytest.mark.parametrize("joins", JOINS)
+@pytest.mark.parametrize("statement", WALKED)
+def test_plans_over_empty_tables_full_of_dead_rows(plans: Plans, statement: str, joins: str) -> None:
+    """Hash and merge joins are off on the store's own connections; on a user's they may be on, and nothing changes."""
+    plan = plans[statement, joins]
+    assert " Seq Scan on meta" in plan or " Seq Scan" not in plan, plan
+    assert scans(plan) == WALKED[statement], plan
 
 
 def generic_plan(connection: "psycopg.Connection[Any]", text: str) -> str:
@@ -368,6 +384,7 @@ def generic_plan(connection: "psycopg.Connection[Any]", text: str) -> str:
     values = max(int(number) for number in re.findall(r"\$(\d+)", text))
     connection.execute(f"PREPARE shown AS {text}".encode())
     rows = connection.execute(f"EXPLAIN (COSTS OFF) EXECUTE shown ({', '.join(['NULL'] * values)})".encode())
+    connection.execute("DEALLOCATE shown")
     return "\n".join(row[0] for row in rows.fetchall())
 
 

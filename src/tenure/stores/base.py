@@ -35,6 +35,7 @@ from tenure.domain.model import Unit, documents, read, transfer
 from tenure.domain.names import Ms
 from tenure.domain.store import Capabilities
 from tenure.stores.hints import Hints
+from tenure.stores.ways import Way, Ways
 
 T = TypeVar("T")
 
@@ -45,11 +46,9 @@ Operation = Callable[[Unit], Any]
 class ModelStore(ABC):
     """The Store protocol over a model's tables. Subclasses say how a call's parts are run and kept."""
 
-    _claim: Callable[[Unit, Claim], Claimed | Refused] = staticmethod(model.claim)
-    _settle: Callable[[Unit, Sequence[Settle]], list[Settled | Refused]] = staticmethod(model.settle)
-
     def __init__(self) -> None:
         self._hints = Hints()
+        self.ways = Ways()
 
     @property
     @abstractmethod
@@ -69,8 +68,17 @@ class ModelStore(ABC):
     async def _read(self, part: Callable[[Unit], T]) -> T:
         """Runs a part that changes nothing, on one consistent view."""
 
+    def _claim(self, unit: Unit, request: Claim) -> Claimed | Refused:
+        self.ways.took(Way.CLAIM_MODEL)
+        return model.claim(unit, request)
+
+    def _settle(self, unit: Unit, settlements: Sequence[Settle]) -> list[Settled | Refused]:
+        self.ways.took(Way.SETTLE_MODEL)
+        return model.settle(unit, settlements)
+
     async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[Enqueued | Refused]:
         check_batch("jobs", jobs)
+        self.ways.took(Way.ENQUEUE_MODEL)
         (replies,) = await self._write(lambda unit: model.enqueue(unit, jobs, atomic))
         return cast(list[Enqueued | Refused], replies)
 

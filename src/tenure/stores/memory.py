@@ -1,4 +1,9 @@
-"""The memory store: the model over dictionaries. The reference, and the store for tests."""
+"""The memory store: the model over dictionaries. The reference, and the store for tests.
+
+It is the oracle that the state machine compares every other store with, so it shares no code with them but the model,
+the protocol's verbs and hints: a fault in shared code would be in both answers. No refactoring may give it the tables,
+encodings or short ways of another store (`tests/machine/test_oracle.py`).
+"""
 
 import threading
 from collections.abc import Callable

@@ -23,6 +23,7 @@ from tenure.domain.names import Ms
 from tenure.domain.states import State
 from tenure.stores.sql import rows
 from tenure.stores.sql.tables import SqlTables
+from tenure.stores.ways import Way
 
 _SUCCEEDED = Settled(State.SUCCEEDED)
 _SETTLEMENT = ("succeed", "succeeded")
@@ -42,12 +43,14 @@ def _lease(unit: Unit, request: Claim, token: bytes, taken: list[Taken]) -> list
         job = one.job
         spec = job.spec
         if (spec.expires_at is not None and job.lease_seq == 0) or now < job.updated_at:
+            tables.ways.took(Way.CLAIM_HOT_MODEL)
             jobs.append(lease_one(unit, request, token, one))
             continue
         of = (spec.tenant, spec.queue, spec.job_type, spec.group, spec.lease, spec.grace)
         kind = kinds.get(of)
         if kind is None:
             kind = kinds[of] = _Leasing(unit, request, token, one)
+            tables.ways.took(Way.CLAIM_HOT if spec.group is None else Way.CLAIM_HOT_GROUP)
         run_at, seq, id = job.run_at, spec.seq, spec.id
         if job.version == 1:
             after = Job(spec, State.RUNNING, 2, job.priority, run_at, now, 1, 1, token, kind.lease)
@@ -57,6 +60,7 @@ def _lease(unit: Unit, request: Claim, token: bytes, taken: list[Taken]) -> list
             else:
                 kind.emit(f"{kind.head}{id}{kind.middle}{now - run_at}{_of_group(one)}}}\n")
         else:
+            tables.ways.took(Way.CLAIM_HOT_AGAIN)
             after = _again(job, now, token, kind.lease)
             live = rows.live_blob(after)
             since = max(run_at, job.history[-1].ended_at) if job.history else run_at
@@ -133,7 +137,10 @@ def _again(job: Job, now: Ms, token: bytes, lease: Lease) -> Job:
 def settle(unit: Unit, settlements: Sequence[Settle]) -> list[Settled | Refused]:
     """Successes of plain jobs by the short way, if the batch is nothing else; by the model's otherwise."""
     jobs = plain(unit, settlements)
-    return model.settle(unit, settlements) if jobs is None else succeed(unit, jobs, settlements)
+    if jobs is not None:
+        return succeed(unit, jobs, settlements)
+    _tables(unit).ways.took(Way.SETTLE_MODEL)
+    return model.settle(unit, settlements)
 
 
 def plain(unit: Unit, settlements: Sequence[Settle]) -> list[Job] | None:
@@ -178,6 +185,7 @@ def succeed(unit: Unit, jobs: list[Job], settlements: Sequence[Settle]) -> list[
         kind = kinds.get(id(lease))  # one lease, one claim, tenant, queue and type (`_Leasing`)
         if kind is None:
             kind = kinds[id(lease)] = _Succeeding(unit, job, lease)
+            _tables(unit).ways.took(Way.SETTLE_HOT)
             if _tables(unit).rules(spec.tenant, spec.queue).limit is not None:
                 freed.add(spec.queue)
         seq, name, result = spec.seq, spec.id, outcome.result
@@ -188,6 +196,7 @@ def succeed(unit: Unit, jobs: list[Job], settlements: Sequence[Settle]) -> list[
             else:
                 kind.emit((kind.form_with_result, f"{name}\t{len(result)}\n"))
         else:
+            _tables(unit).ways.took(Way.SETTLE_HOT_AGAIN)
             size = "" if result is None else f',"result_size":{len(result)}'
             moves.succeeded[job.version + 1, rows.encode(_ended(job, lease, now))].append(seq)
             kind.emit(

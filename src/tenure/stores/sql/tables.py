@@ -23,6 +23,7 @@ from tenure.stores.sql import rows
 from tenure.stores.sql.dump import dump, restore
 from tenure.stores.sql.query import LISTED, query_sql
 from tenure.stores.sql.rows import Row
+from tenure.stores.ways import Ways
 
 KEPT_SPECS = 20_000
 """Specs remembered between transactions."""
@@ -89,7 +90,8 @@ class SqlTables(ABC):
     payload = "payload"
     """How a record's payload is asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, ways: Ways | None = None) -> None:
+        self.ways = Ways() if ways is None else ways
         self._meta = Meta()
         self._configured: dict[DocumentKey, Document] | None = None
         self._rules: dict[Lane, QueueRules] = {}

@@ -98,19 +98,25 @@ class Clients:
             raise Violation("H13", f"{ref[0]}/{ref[1]} shows a result that nobody sent")
 
     def told_claim(self, asked: Body, reply: Body) -> None:
+        if not self._gave_before(asked["claim_id"], reply["jobs"]):
+            self._check_wishes(asked, reply)
+        for job in reply["jobs"]:
+            self._told_job((job["tenant"], job["id"]), job, asked["claim_id"])
+
+    def _gave_before(self, claim_id: str, jobs: list[Body]) -> bool:
+        """Whether these jobs run under the claim since it was sent before, perhaps with other wishes."""
+        tokens = (((job["tenant"], job["id"]), job["lease_seq"]) for job in jobs)
+        return any(self.secrets.get(token) == claim_id for token in tokens)
+
+    def _check_wishes(self, asked: Body, reply: Body) -> None:
         if len(reply["jobs"]) > asked["n"]:
             raise Violation("H6", f"a claim for {asked['n']} gave {len(reply['jobs'])} jobs")
         queues = {queue for queue, _ in asked["queues"]}
         for job in reply["jobs"]:
-            ref = (job["tenant"], job["id"])
             if asked["tenants"] is not None and job["tenant"] not in asked["tenants"]:
-                raise Violation("H14", f"a claim for {asked['tenants']} gave {ref[0]}/{ref[1]}")
+                raise Violation("H14", f"a claim for {asked['tenants']} gave {job['tenant']}/{job['id']}")
             if job["queue"] not in queues:
                 raise Violation("H10", f"a claim for {sorted(queues)} gave a job of {job['queue']}")
-            self._told_job(ref, job, asked["claim_id"])
-        self._check_at_most(asked, reply)
-
-    def _check_at_most(self, asked: Body, reply: Body) -> None:
         for queue, most in asked["queues"]:
             count = sum(1 for job in reply["jobs"] if job["queue"] == queue)
             if most is not None and count > most:
@@ -185,7 +191,12 @@ class Clients:
     # Against the feed
 
     def check_end(self, job: Told, lease_seq: int) -> None:
-        """A lease ended by the feed's account: not before its deadline if it was lost, and as its holder was told."""
+        """A lease ended by the feed's account: not before its deadline if it was lost, and as its holder was told.
+
+        Of an id that was purged and used again the lease numbers begin again, and a promise may be of either job.
+        """
+        if job.ref in self._account.reborn:
+            return
         kind, at, lost = job.ends[lease_seq]
         token = (job.ref, lease_seq)
         name = f"lease {lease_seq} of {job.ref[0]}/{job.ref[1]}"

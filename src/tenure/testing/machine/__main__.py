@@ -8,6 +8,7 @@ from importlib import import_module
 
 from tenure.testing.checker import Violation
 from tenure.testing.factory import StoreFactory
+from tenure.testing.machine.profiles import MIXED, PROFILES, Profile
 from tenure.testing.machine.runner import run_machine
 from tenure.testing.machine.tally import Tally
 from tenure.testing.postgres import served
@@ -19,16 +20,17 @@ STORES = {
 }
 
 
-def factory_of(store: str) -> StoreFactory:
-    """The factory of a store, by its name or as `module:Class`."""
+def factory_of(store: str, profile: Profile = MIXED) -> StoreFactory:
+    """The factory of a store, by its name or as `module:Class`, told what the profile tells it."""
     module, _, name = STORES.get(store, store).partition(":")
-    factory: StoreFactory = getattr(import_module(module), name)()
+    factory: StoreFactory = getattr(import_module(module), name)(**profile.options)
     return factory
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tenure.testing.machine", description=__doc__)
     parser.add_argument("--store", default="memory", help="memory, sqlite, postgres, or a factory as module:Class")
+    parser.add_argument("--profile", default=MIXED.name, choices=PROFILES, help="the kind of world (profiles.py)")
     parser.add_argument("--steps", type=int, default=2_000, help="steps for each seed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seeds", help="several, with commas between them")
@@ -48,9 +50,11 @@ def run(options: argparse.Namespace) -> int:
     tally = Tally()
     seeds = [int(seed) for seed in options.seeds.split(",")] if options.seeds else [options.seed]
     started, seed = time.monotonic(), seeds[0]
+    profile = PROFILES[options.profile]
     try:
         for seed in seeds:
-            run_machine(factory_of(options.store), steps=options.steps, seed=seed, tally=tally, shrink=options.shrink)
+            factory = factory_of(options.store, profile)
+            run_machine(factory, steps=options.steps, seed=seed, profile=profile, tally=tally, shrink=options.shrink)
     except Exception as error:
         print(line(error), f"(seed {seed}, step {tally.steps})")
         if options.story:

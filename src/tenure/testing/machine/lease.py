@@ -2,13 +2,13 @@
 
 import msgspec
 
-from tenure.domain.calls import Cancel, Claim, Release, Renewal, RequestCancel, Settle
+from tenure.domain.calls import Cancel, Claim, Release, Renewal, RequestCancel, Settle, Succeed
 from tenure.domain.job import Token
 from tenure.domain.states import State
 from tenure.testing.machine import values
 from tenure.testing.machine.dice import Dice
 from tenure.testing.machine.rules import holding, rule
-from tenure.testing.machine.world import QUEUES, WORKERS, World
+from tenure.testing.machine.world import WORKERS, World
 
 
 def claimed(world: World) -> bool:
@@ -59,6 +59,18 @@ async def settle_one(world: World, dice: Dice) -> None:
 async def settle_batch(world: World, dice: Dice) -> None:
     """Good and bad items together: each gets its own answer."""
     await world.settle(_settlements(world, dice, least=2))
+
+
+@rule(weight=0, when=holding)
+async def succeed_all(world: World, dice: Dice) -> None:
+    """What one claim took and still runs succeeds together, with the next claim or alone."""
+    tokens = world.running_together(dice)
+    size = dice.pick((None, 2, 300))
+    items = [Settle(token, Succeed(None if size is None else b"9" * size)) for token in tokens]
+    if items and dice.chance(25):
+        await world.exchange(items, values.claim(world, dice))
+    elif items:
+        await world.settle(items)
 
 
 @rule(when=holding)
@@ -146,5 +158,5 @@ async def drain(world: World, dice: Dice) -> None:
     """A worker takes all it can of everything and ends well all that it holds."""
     held = [Settle(token, values.succeed(world, dice, token.tenant)) for token in world.sort_tokens().live[-7:]]
     request = values.claim(world, dice)
-    everything = tuple((queue, None) for queue in QUEUES)
+    everything = tuple((queue, None) for queue in world.profile.queues)
     await world.exchange(held, msgspec.structs.replace(request, queues=everything, n=7, worker=dice.pick(WORKERS)))

@@ -1,11 +1,12 @@
-"""Two stores told the same things: the one under test, recorded and checked, and the model.
+"""Two stores told the same things: the one under test, recorded and checked, and the oracle (`oracle`).
 
 Whatever one answers the other must answer too. The feed is followed after every step, each tenant's view of it compared
 exactly; old cursors are kept and read again, for nothing may ever appear before them.
 """
 
+import asyncio
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from traceback import walk_tb
 from typing import Any
 
@@ -14,15 +15,19 @@ import msgspec
 from tenure.domain.calls import Claimed, ClaimedJob, DumpItem, EventPage, Exchanged, JobPage, JobView
 from tenure.domain.errors import CursorExpired, Refused, TenureError
 from tenure.domain.event import Event
-from tenure.domain.job import Job
+from tenure.domain.job import Job, Ref
 from tenure.domain.model.transfer import KINDS
-from tenure.domain.store import ClockFloor, Store
-from tenure.stores.memory import MemoryStore
+from tenure.domain.store import Capabilities, ClockFloor, Store
+from tenure.stores.ways import Way
 from tenure.testing.checker import Checker, Violation
 from tenure.testing.clock import ManualClock
 from tenure.testing.factory import StoreFactory
 from tenure.testing.history import RecordingStore
+from tenure.testing.machine.oracle import Oracle
 from tenure.testing.machine.story import Call, tell
+
+Asked = tuple[Any, ...]
+"""(verb, *arguments)"""
 
 KEPT_CALLS = 400
 PAGE = 1_000
@@ -45,13 +50,39 @@ class Bookmark(msgspec.Struct, frozen=True):
     index: int
 
 
+class InTurn(msgspec.Struct, frozen=True):
+    """A copy of the model after some calls, their answers, and what the feed told of each."""
+
+    model: Oracle
+    answers: list[Any]
+    events: list[list[Event]]
+    head: str | None
+    """The feed's end in that copy."""
+
+    def tells(self, told: list[Event]) -> bool:
+        """Whether a feed may tell of the calls so when they overlap: each tenant's events of a call are together and in
+        order, each job's by version, and which call comes first is open.
+        """
+        calls = [by_tenant(events) for events in self.events]
+        orders = (calls, calls[::-1])
+        alike = all(
+            any([event for call in order for event in call[tenant]] == events for order in orders)
+            for tenant, events in by_tenant(told).items()
+        )
+        return alike and by_job(told) == by_job(event for events in self.events for event in events)
+
+
 class Lockstep:
     """The pair of stores on one clock, the checker, and what was heard from the feed."""
 
-    def __init__(self, factory: StoreFactory) -> None:
+    def __init__(
+        self, factory: StoreFactory, heard: Callable[[Way], None] | None = None, *, sequential: bool = True
+    ) -> None:
         self.factory = factory
+        self._heard = heard
+        """Is given every way that the store under test takes."""
         self.clock = ManualClock()
-        self.checker = Checker(sequential=True)
+        self.checker = Checker(sequential=sequential)
         self.trace: deque[Call] = deque(maxlen=KEPT_CALLS)
         self.feed: list[Event] = []
         """Everything the store under test told, in its order."""
@@ -61,16 +92,29 @@ class Lockstep:
         self._heads: tuple[str | None, str | None] = (None, None)
         self.floor = ClockFloor.STORE
         """What never goes back in the store under test when the clock does."""
+        self.capabilities: Capabilities | None = None
+        """Of the store under test, once it is open."""
         self._processes = 0
         self.other: Store | None = None
         """A second client, as from another process."""
 
     async def open(self) -> None:
-        self.model: Store = MemoryStore(clock=self.clock)
+        self.model = Oracle(clock=self.clock)
         await self.model.migrate()
-        self.raw = await self.factory.create(self.clock)
-        self.floor = self.raw.capabilities.clock_floor
-        self.store = self.client = self.recorded(self.raw)
+        self._go_on(await self.factory.create(self.clock))
+        self.capabilities = self.raw.capabilities
+        self.floor = self.capabilities.clock_floor
+
+    def _go_on(self, store: Store) -> None:
+        """Makes this the store under test, seen by a new process."""
+        self.raw = store
+        self._listen(store)
+        self.store = self.client = self.recorded(store)
+
+    def _listen(self, store: Store) -> None:
+        ways = getattr(store, "ways", None)  # a store of others may have none
+        if ways is not None:
+            ways.heard = self._heard
 
     def recorded(self, store: Store) -> Store:
         """The store as a new process sees it, everything it says fed to the checker."""
@@ -81,11 +125,67 @@ class Lockstep:
 
     async def call(self, verb: str, *args: Any, **options: Any) -> Any:
         """Asks both; answers what both answered (a `TenureError` when both raised it)."""
+        return await self._both(self.client, verb, args, options)
+
+    async def beside(self, verb: str, door: Any, *args: Any) -> Any:
+        """Asks both, the store under test by another door of its own."""
+        return await self._both(self.recorded(door), verb, args, {})
+
+    async def _both(self, store: Store, verb: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         wanted = await _attempt(verb, "model", getattr(self.model, verb), args, options)
         self.trace.append((self.clock.now, verb, args, options, wanted))
-        got = await _attempt(verb, "store", getattr(self.client, verb), args, options)
+        got = await _attempt(verb, "store", getattr(store, verb), args, options)
         if not same(wanted, got):
             raise Divergence(verb, difference(wanted, got))
+        return got
+
+    async def at_once(self, first: Asked, second: Asked) -> list[Any]:
+        """Two calls of two clients that overlap: answered, and told of, as one after the other is, in either order."""
+        got = await asyncio.gather(
+            *(_attempt(verb, "store", getattr(who, verb), args, {}) for who, (verb, *args) in self._two(first, second))
+        )
+        told, head = await self._read(self.store, None, self._heads[1])
+        arrived = await _arrival(self.store, told)
+        outcomes = [await self._in_turn(one) for one in ((first, second), (second, first))]
+        outcomes[1].answers.reverse()
+        alike = [
+            one
+            for one in outcomes
+            if same(one.answers, got) and one.tells(told) and await _arrival(one.model, told) == arrived
+        ]
+        if not alike:
+            unlike = [difference([one.answers, *one.events], [got, told]) for one in outcomes]
+            raise Divergence(f"{first[0]} beside {second[0]}", "as one after the other: {}; or: {}".format(*unlike))
+        chosen = alike[0]
+        chosen.model.tell_in_order(told)
+        self.model, self._heads = chosen.model, (chosen.head, head)
+        self._heard_of(told)
+        for (verb, *args), answer in zip((first, second), chosen.answers, strict=True):
+            self.trace.append((self.clock.now, verb, tuple(args), {}, answer))
+        return got
+
+    async def _in_turn(self, calls: Sequence[Asked]) -> "InTurn":
+        """What the model makes of some calls one after the other, in a copy of its own."""
+        model, head = self.model.copy(), self._heads[0]
+        answers, told = [], []
+        for call in calls:
+            answers += await _one_by_one(model, [call])
+            events, head = await self._read(model, None, head)
+            told.append(events)
+        return InTurn(model, answers, told, head)
+
+    def _two(self, first: Asked, second: Asked) -> list[tuple[Store, Asked]]:
+        return [(self.store, first), (self.other or self.store, second)]
+
+    async def in_order(self, calls: Sequence[Asked]) -> list[Any]:
+        """Calls that one client sends without waiting for answers, to a store that takes them up as they come."""
+        asked = [_attempt(verb, "store", getattr(self.client, verb), args, {}) for verb, *args in calls]
+        got = await asyncio.gather(*asked)
+        wanted = await _one_by_one(self.model, calls)
+        for (verb, *args), one, other in zip(calls, wanted, got, strict=True):
+            self.trace.append((self.clock.now, verb, tuple(args), {}, one))
+            if not same(one, other):
+                raise Divergence(verb, "one of several sent together: " + difference(one, other))
         return got
 
     def story(self, most: int = KEPT_CALLS) -> str:
@@ -105,9 +205,13 @@ class Lockstep:
         for tenant in ours | theirs:
             if ours.get(tenant) != theirs.get(tenant):
                 raise Divergence("events", f"of {tenant}: " + difference(ours.get(tenant, []), theirs.get(tenant, [])))
-            self.views[tenant] += theirs[tenant]
-        self.feed += got
+        self._heard_of(got)
         return got
+
+    def _heard_of(self, events: list[Event]) -> None:
+        self.feed += events
+        for event in events:
+            self.views[event.tenant].append(event)
 
     def bookmark(self) -> None:
         """Remembers this place in the feed, to come back to."""
@@ -157,12 +261,12 @@ class Lockstep:
 
     async def crash(self) -> None:
         await self.close_other()
-        self.raw = await self.factory.crash(self.raw, self.clock)
-        self.store = self.client = self.recorded(self.raw)
+        self._go_on(await self.factory.crash(self.raw, self.clock))
 
     async def open_other(self) -> None:
         """Lets a second client in."""
         self._other_raw = await self.factory.second(self.raw, self.clock)
+        self._listen(self._other_raw)
         self.other = self.recorded(self._other_raw)
 
     async def close_other(self) -> None:
@@ -185,6 +289,7 @@ class Lockstep:
         Loaded in batches, then all at once again: a load may be repeated. Only the second is told to the checker.
         """
         fresh = await self.factory.create(self.clock)
+        self._listen(fresh)
         target = self.recorded(fresh)
         await target.freeze()
         for start in range(0, len(items), batch):
@@ -224,7 +329,7 @@ class Lockstep:
 
 
 async def _attempt(
-    verb: str, who: str, ask: Callable[..., Awaitable[object]], args: tuple[Any, ...], options: dict[str, Any]
+    verb: str, who: str, ask: Callable[..., Awaitable[object]], args: Sequence[Any], options: dict[str, Any]
 ) -> object:
     try:
         return await ask(*args, **options)
@@ -234,6 +339,18 @@ async def _attempt(
         return error
     except Exception as error:
         raise Divergence(verb, f"the {_culprit(error, who)} broke: {error!r}") from error
+
+
+async def _one_by_one(model: Store, calls: Iterable[Asked]) -> list[Any]:
+    return [await _attempt(verb, "model", getattr(model, verb), args, {}) for verb, *args in calls]
+
+
+async def _arrival(store: Store, events: Iterable[Event]) -> list[Ref]:
+    """Jobs that were enqueued, as they are numbered."""
+    refs = sorted((event.tenant, event.job_id) for event in events if event.kind == "enqueued" and event.job_id)
+    views = await store.get(refs) if refs else []
+    jobs = [view.job for view in views if isinstance(view, JobView)]
+    return [job.ref for job in sorted(jobs, key=lambda job: job.spec.seq)]
 
 
 def _culprit(error: Exception, who: str) -> str:
@@ -292,11 +409,19 @@ def _ranks(numbers: Iterable[int]) -> dict[int, int]:
     return {number: rank for rank, number in enumerate(sorted(numbers), 1)}
 
 
-def by_tenant(events: list[Event]) -> dict[str, list[Event]]:
+def by_tenant(events: Iterable[Event]) -> dict[str, list[Event]]:
     views: dict[str, list[Event]] = defaultdict(list)
     for event in events:
         views[event.tenant].append(event)
     return views
+
+
+def by_job(events: Iterable[Event]) -> dict[tuple[str, str | None], list[Event]]:
+    """Each job's events; those without a job, of each tenant together."""
+    jobs: dict[tuple[str, str | None], list[Event]] = defaultdict(list)
+    for event in events:
+        jobs[event.tenant, event.job_id].append(event)
+    return jobs
 
 
 # Comparing

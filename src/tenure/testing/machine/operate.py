@@ -12,7 +12,7 @@ from tenure.testing.machine.dice import Dice
 from tenure.testing.machine.lockstep import Divergence, difference, without_seq
 from tenure.testing.machine.rules import rule, standing_still
 from tenure.testing.machine.values import GRACE, TTL
-from tenure.testing.machine.world import QUEUES, TENANTS, World
+from tenure.testing.machine.world import World
 
 # Sweep and purge
 
@@ -46,6 +46,12 @@ async def configure(world: World, dice: Dice) -> None:
     await world.put_document(values.configuration(world, dice))
 
 
+@rule(weight=0)
+async def configure_turns(world: World, dice: Dice) -> None:
+    """How often a tenant or a queue has its turn; now and then one pauses."""
+    await world.put_document(values.turns(world, dice))
+
+
 @rule()
 async def configure_expecting(world: World, dice: Dice) -> None:
     """Compare and set, with the right version and with a wrong one."""
@@ -68,7 +74,7 @@ async def unconfigure(world: World, dice: Dice) -> None:
 @rule()
 async def keep_document(world: World, dice: Dice) -> None:
     """A document the store doesn't read, with a version and perhaps an end."""
-    level = dice.pick((*TENANTS, EVERYONE))
+    level = dice.pick((*world.profile.tenants, EVERYONE))
     body = dice.pick((None, b"{}", b'{"cron": "0 3 * * *"}'))
     document = Document(tenant=level, kind="schedule", name=dice.pick(("nightly", "night.2")), body=body)
     before = world.documents.get((level, document.kind, document.name))
@@ -80,14 +86,16 @@ async def keep_document(world: World, dice: Dice) -> None:
 async def configure_badly(world: World, dice: Dice) -> None:
     """Configuration that can't be read changes nothing."""
     body = dice.pick((b"", b"[]", b'{"weight": 0}', b'{"speed": 9}', b'{"mode": "fast"}', b'{"limit": "two"}'))
-    kind, name = dice.pick(((QUEUE, QUEUES[0]), (TENANT, TENANTS[0])))
-    await world.put_document(Document(tenant=TENANTS[0], kind=kind, name=name, body=body))
+    tenant = world.profile.tenants[0]
+    kind, name = dice.pick(((QUEUE, world.profile.queues[0]), (TENANT, tenant)))
+    await world.put_document(Document(tenant=tenant, kind=kind, name=name, body=body))
 
 
 @rule()
 async def list_documents(world: World, dice: Dice) -> None:
     kind = dice.pick((QUEUE, TENANT, "schedule"))
-    await world.call("list_documents", dice.pick((*TENANTS, EVERYONE)), kind, prefix=dice.pick(("", "", "night", "n")))
+    level = dice.pick((*world.profile.tenants, EVERYONE))
+    await world.call("list_documents", level, kind, prefix=dice.pick(("", "", "night", "n")))
 
 
 # Reading
@@ -123,7 +131,7 @@ async def query_all(world: World, where: JobFilter, limit: int) -> None:
 @rule(weight=2)
 async def read_feed(world: World, dice: Dice) -> None:
     """From an old cursor or the beginning, store-wide or as one tenant, in small pages."""
-    tenant = dice.pick((None, None, *TENANTS))
+    tenant = dice.pick((None, None, *world.profile.tenants))
     marks = world.pair.bookmarks[tenant]
     mark = dice.recent(marks) if marks and dice.chance(85) else None
     await world.pair.follow()
@@ -140,7 +148,7 @@ async def outlive_the_feed(world: World, dice: Dice) -> None:
     world.pair.clock.now = world.now + dice.pick((13, 14, 15)) * DAY
     await world.call("sweep", 0, dice.pick((1, 3, 500)))
     await world.pair.follow()
-    for tenant in (None, *TENANTS):
+    for tenant in (None, *world.profile.tenants):
         for mark in world.pair.bookmarks[tenant][:2]:
             world.tally.answer(world.rule, "events", await world.pair.read_again(tenant, mark, 3))
 
@@ -148,7 +156,7 @@ async def outlive_the_feed(world: World, dice: Dice) -> None:
 @rule()
 async def wait(world: World, dice: Dice) -> None:
     """Hints may be spurious or missing: only that the call returns is asked for."""
-    await world.pair.client.wait([FEED_TOPIC, queue_topic(dice.pick(QUEUES))], 0)
+    await world.pair.client.wait([FEED_TOPIC, queue_topic(dice.pick(world.profile.queues))], 0)
 
 
 # Time

@@ -4,11 +4,11 @@ from typing import Any
 
 import msgspec
 
-from tenure.domain.job import NewJob
+from tenure.domain.job import Alike, NewJob
 from tenure.testing.machine import values
 from tenure.testing.machine.dice import Dice
 from tenure.testing.machine.rules import rule
-from tenure.testing.machine.world import JOB_TYPES, PAYLOADS, QUEUES, World
+from tenure.testing.machine.world import JOB_TYPES, PAYLOADS, World
 
 
 def sent(world: World) -> bool:
@@ -27,6 +27,24 @@ async def enqueue_one(world: World, dice: Dice) -> None:
 @rule(weight=6)
 async def enqueue_batch(world: World, dice: Dice) -> None:
     await world.enqueue(values.batch(world, dice))
+
+
+@rule(weight=0)
+async def enqueue_alike(world: World, dice: Dice) -> None:
+    """Jobs of one kind, as a producer of many sends them: as a list, or as columns."""
+    jobs = values.alike(world, dice)
+    if jobs[0].key is None and dice.chance(50):
+        await world.enqueue(Alike(jobs[0], [job.id for job in jobs], [job.payload for job in jobs]))
+    else:
+        await world.enqueue(jobs, atomic=dice.chance(20))
+
+
+@rule(weight=0)
+async def enqueue_many_tenants(world: World, dice: Dice) -> None:
+    """A few jobs each for many tenants, in one call."""
+    tenants = dice.some(world.profile.tenants, dice.between(2, len(world.profile.tenants)))
+    jobs = [values.new_job(world, dice, tenant=tenant) for tenant in tenants for _ in range(dice.between(1, 3))]
+    await world.enqueue(jobs)
 
 
 @rule(weight=2)
@@ -49,7 +67,7 @@ async def enqueue_conflict(world: World, dice: Dice) -> None:
         {"payload": job.payload + b" "},
         {"codec": "msgpack"},
         {"job_type": next(kind for kind in JOB_TYPES if kind != job.job_type)},
-        {"queue": dice.pick([queue for queue in QUEUES if queue != job.queue])},
+        {"queue": dice.pick([queue for queue in world.profile.queues if queue != job.queue])},
     )
     await world.enqueue([msgspec.structs.replace(job, **dice.pick(other))])
 
@@ -60,8 +78,8 @@ async def enqueue_same_key(world: World, dice: Dice) -> None:
     before = dice.recent([job for job in world.sent if job.key is not None])
     payload = before.payload if dice.chance(75) else dice.pick(PAYLOADS)
     job = msgspec.structs.replace(before, id=world.new_id(), payload=payload, parents=())
-    await world.enqueue([_with_another_policy(dice, job) if dice.chance(30) else job])
+    await world.enqueue([_with_another_policy(world, dice, job) if dice.chance(30) else job])
 
 
-def _with_another_policy(dice: Dice, job: NewJob) -> NewJob:
-    return msgspec.structs.replace(job, **values.uniqueness(dice) | {"key": job.key})
+def _with_another_policy(world: World, dice: Dice, job: NewJob) -> NewJob:
+    return msgspec.structs.replace(job, **values.uniqueness(world, dice) | {"key": job.key})

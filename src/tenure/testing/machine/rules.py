@@ -13,7 +13,9 @@ When = Callable[[World], bool]
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A named action; `weight` is how many times it stands in the hat, `when` what it needs to make sense."""
+    """A named action; `weight` is how many times it stands in the hat where a profile says no other number, `when` what
+    it needs to make sense.
+    """
 
     name: str
     action: Action

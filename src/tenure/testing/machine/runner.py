@@ -18,14 +18,15 @@ from tenure.domain.names import EVERYONE, SYSTEM
 from tenure.domain.states import Mode
 from tenure.testing.checker import Violation
 from tenure.testing.factory import StoreFactory
-from tenure.testing.machine import commands, lease, operate, produce, transfer, values
+from tenure.testing.machine import commands, lease, operate, overlap, produce, transfer, values
 from tenure.testing.machine.dice import SPAN, Dice
 from tenure.testing.machine.lockstep import PAGE, Divergence, Lockstep
+from tenure.testing.machine.profiles import MIXED, Profile
 from tenure.testing.machine.rules import TABLE, Rule, always
 from tenure.testing.machine.tally import Tally
-from tenure.testing.machine.world import LANES, TENANTS, World
+from tenure.testing.machine.world import World
 
-RULES = (commands, lease, operate, produce, transfer)
+RULES = (commands, lease, operate, overlap, produce, transfer)
 """Imported for the rules they put into the table."""
 
 LENGTH = 80
@@ -56,13 +57,15 @@ AVAILABLE_PROVIDERS[BACKEND] = FreshProvider
 class Machine(RuleBasedStateMachine):
     """One example: a world of its own, on an event loop of its own."""
 
+    profile = MIXED
+
     def __init__(self, factory: StoreFactory, tally: Tally) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.tally = tally
         self.dice = Dice()
-        self.pair = Lockstep(factory)
-        self.world = World(self.pair, tally)
+        self.pair = Lockstep(factory, tally.way, sequential=self.profile.sequential)
+        self.world = World(self.pair, tally, self.profile)
         self.finding: Exception | None = None
         self.opened = False
 
@@ -74,10 +77,10 @@ class Machine(RuleBasedStateMachine):
     async def _begin(self, dice: Dice) -> None:
         await self.pair.open()
         self.world.rule = "begin"
-        if dice.chance(90):
+        for lane in self.profile.lanes if dice.chance(90) else ():
             config = QueueConfig(mode=Mode.KEYED, group_limit=dice.pick((None, 1, 2)), ordered=dice.pick((None, True)))
             body = msgspec.json.encode(config)
-            await self.world.put_document(Document(tenant=EVERYONE, kind=QUEUE, name=LANES, body=body))
+            await self.world.put_document(Document(tenant=EVERYONE, kind=QUEUE, name=lane, body=body))
         if dice.chance(80):
             await self.world.enqueue(values.batch(self.world, dice))
             await self.world.claim(values.claim(self.world, dice))
@@ -98,6 +101,8 @@ class Machine(RuleBasedStateMachine):
         self.tally.step(rule.name)
         world.rule = rule.name
         await self._thaw()
+        if rule.name not in overlap.BESIDE:
+            await overlap.let_all_go(world)
         self.pair.client = self.pair.other if self.pair.other and dice.chance(30) else self.pair.store
         await rule.action(world, dice)
         await world.look()
@@ -126,15 +131,17 @@ class Machine(RuleBasedStateMachine):
                 await self._last_look()
                 self.tally.examples += 1
         finally:
+            await overlap.abandon(self.world)
             await self.pair.close()
 
     async def _last_look(self) -> None:
         self.world.rule = "end"
+        await overlap.let_all_go(self.world)
         if self.world.frozen_for:
             await transfer.thaw(self.world)
         await self.world.look_at_all()
         await operate.query_all(self.world, JobFilter(), PAGE)
-        for tenant in (None, *TENANTS, SYSTEM):
+        for tenant in (None, *self.profile.tenants, SYSTEM):
             await self.pair.read_again(tenant, None, PAGE)
         await self.pair.call("freeze")
         await self.pair.compare_dumps(PAGE)
@@ -156,33 +163,43 @@ def _method(rule: Rule) -> Callable[[Machine, int], None]:
     return precondition(ready)(made) if rule.when is not always else made
 
 
-def _machine_class() -> type[Machine]:
-    """The machine with every rule of the table, each as often as it weighs."""
-    methods: dict[str, Any] = {}
+def _machine_class(profile: Profile) -> type[Machine]:
+    """The machine with the rules of a profile, each as often as it weighs there."""
+    if unknown := profile.rules.keys() - TABLE.keys():
+        raise ValueError(f"profile {profile.name} names rules that aren't there: {', '.join(sorted(unknown))}")
+    methods: dict[str, Any] = {"profile": profile}
     for rule in TABLE.values():
-        for copy in range(rule.weight):
+        weight = profile.rules.get(rule.name, rule.weight if profile.others else 0)
+        for copy in range(weight):
             methods[f"{rule.name}_{copy}"] = _method(rule)
     return type("TenureMachine", (Machine,), methods)
 
 
 def run_machine(
-    factory: StoreFactory, *, steps: int, seed: int = 0, tally: Tally | None = None, shrink: bool = False
+    factory: StoreFactory,
+    *,
+    steps: int,
+    seed: int = 0,
+    profile: Profile = MIXED,
+    tally: Tally | None = None,
+    shrink: bool = False,
 ) -> Tally:
     """Runs at least `steps` steps. Raises the first `Divergence` or `Violation`, with the calls that led to it.
 
-    The same factory, steps and seed make the same run. `shrink` looks for a shorter one that fails, which takes long.
+    The same factory, profile, steps and seed make the same run, but for calls that overlap: a server decides which is
+    first. `shrink` looks for a shorter run that fails: that takes long.
     """
     tally = tally if tally is not None else Tally()
     goal = tally.steps + steps
     while tally.steps < goal:
-        _run(factory, goal - tally.steps, seed, tally, shrink)
+        _run(factory, profile, goal - tally.steps, seed, tally, shrink)
         seed += 1_000_003
     return tally
 
 
-def _run(factory: StoreFactory, steps: int, seed: int, tally: Tally, shrink: bool) -> None:
+def _run(factory: StoreFactory, profile: Profile, steps: int, seed: int, tally: Tally, shrink: bool) -> None:
     machines: list[Machine] = []
-    kind = _machine_class()
+    kind = _machine_class(profile)
 
     def make() -> Machine:
         machines[:] = [*machines[-1:], kind(factory, tally)]

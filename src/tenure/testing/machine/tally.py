@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from threading import Lock
 from typing import Any
 
 from tenure.domain.calls import Exchanged
 from tenure.domain.errors import TenureError
+from tenure.stores.ways import Way
 
 REPEATED = "Settled again"
 """The answer to a settle that was sent before: a success, counted with the refusals of §5 because it is one of them."""
@@ -29,6 +31,14 @@ class Tally:
         """By refusal, over all verbs."""
         self.leases: Counter[str] = Counter()
         """By refusal of §5, in answers to a token."""
+        self.ways: Counter[Way] = Counter()
+        """By way that a call went, in the store under test."""
+        self._lock = Lock()
+
+    def way(self, way: Way) -> None:
+        """Counts a way; stores say it in whatever thread they are."""
+        with self._lock:
+            self.ways[way] += 1
 
     @property
     def rules(self) -> set[str]:
@@ -57,7 +67,7 @@ class Tally:
     def add(self, other: "Tally") -> None:
         self.steps += other.steps
         self.examples += other.examples
-        for field in ("ran", "accepted", "refused", "answers", "leases"):
+        for field in ("ran", "accepted", "refused", "answers", "leases", "ways"):
             getattr(self, field).update(getattr(other, field))
 
     @classmethod
@@ -69,6 +79,7 @@ class Tally:
             getattr(tally, field).update({rule: told[field] for rule, told in counts["rules"].items()})
         tally.answers.update(counts["refusals"])
         tally.leases.update(counts["lease_refusals"])
+        tally.ways.update({Way(way): count for way, count in counts["ways"].items()})
         return tally
 
     def missing(self, at_least: int) -> list[str]:
@@ -86,6 +97,7 @@ class Tally:
             "rules": rules,
             "refusals": dict(sorted(self.answers.items())),
             "lease_refusals": {name: self.leases[name] for name in LEASE_ANSWERS},
+            "ways": {way.value: count for way, count in sorted(self.ways.items())},
         }
 
     def table(self) -> str:
@@ -96,6 +108,8 @@ class Tally:
             lines.append(f"  {rule:<28}{self.ran[rule]:>9,}{self.accepted[rule]:>11,}{self.refused[rule]:>10,}")
         lines += ["", f"  {'answers to a token (§5)':<28}{'seen':>9}"]
         lines += [f"  {name:<28}{self.leases[name]:>9,}" for name in LEASE_ANSWERS]
+        lines += ["", f"  {'ways that calls went':<52}{'taken':>9}"]
+        lines += [f"  {way:<52}{count:>9,}" for way, count in sorted(self.ways.items())]
         lines += ["", f"  {'refusals of all verbs':<28}{'seen':>9}"]
         lines += [f"  {name:<28}{count:>9,}" for name, count in sorted(self.answers.items())]
         return "\n".join(lines)

@@ -25,21 +25,12 @@ from tenure.domain.rate import Rate
 from tenure.domain.retry import RetryPolicy
 from tenure.domain.states import TERMINAL, Disposition, Mode, OnParentFailure, State, Unique
 from tenure.testing.machine.dice import Dice
-from tenure.testing.machine.world import (
-    GROUPS,
-    JOB_TYPES,
-    KEYS,
-    LANES,
-    PAYLOADS,
-    QUEUES,
-    TENANTS,
-    WORKERS,
-    Tokens,
-    World,
-)
+from tenure.testing.machine.world import JOB_TYPES, PAYLOADS, WORKERS, Tokens, World
 
 TTL: Ms = 1_000
 GRACE: Ms = 500
+LONGER = (b"", b'"' + b"x" * 300 + b'"', b"\x00\xff", PAYLOADS[1])
+"""Payloads of all kinds: stores see bytes only."""
 
 LIVE = (State.BLOCKED, State.PENDING, State.RUNNING)
 
@@ -48,21 +39,66 @@ LIVE = (State.BLOCKED, State.PENDING, State.RUNNING)
 
 def new_job(world: World, dice: Dice, *, tenant: str | None = None, among: tuple[NewJob, ...] = ()) -> NewJob:
     """A job to enqueue; its parents may be `among` those sent with it."""
-    tenant = tenant or dice.pick(TENANTS)
-    queue = dice.pick(QUEUES)
+    tenant = tenant or dice.pick(world.profile.tenants)
+    queue = dice.pick(world.profile.queues)
     keyed = world.mode(tenant, queue) is Mode.KEYED
+    if world.profile.plain and dice.chance(world.profile.plain):
+        return plain_job(world, dice, tenant, queue)
     return NewJob(
         tenant=tenant,
         id=_id(world, dice, tenant),
         queue=queue,
         job_type=dice.weighted(((4, JOB_TYPES[0]), (1, JOB_TYPES[1]))),
         payload=dice.weighted(((6, PAYLOADS[0]), (1, PAYLOADS[1]), (1, PAYLOADS[2]))),
-        group=dice.pick(GROUPS) if keyed != dice.chance(2) else None,
+        group=dice.pick(world.profile.groups) if keyed != dice.chance(2) else None,
         max_attempts=dice.pick((1, 2, 2, 3, 3)),
         **_order(world, dice),
-        **uniqueness(dice),
+        **uniqueness(world, dice),
         **_extras(dice),
         parents=_parents(world, dice, tenant, among) if dice.chance(20) else (),
+    )
+
+
+def plain_job(world: World, dice: Dice, tenant: str, queue: str) -> NewJob:
+    """A job with nothing but a type and a payload, and a group where the queue wants one."""
+    keyed = world.mode(tenant, queue) is Mode.KEYED
+    return NewJob(
+        tenant=tenant,
+        id=world.new_id(),
+        queue=queue,
+        job_type=JOB_TYPES[0] if dice.chance(85) else JOB_TYPES[1],
+        payload=dice.pick(PAYLOADS),
+        group=dice.pick(world.profile.groups) if keyed else None,
+    )
+
+
+def alike(world: World, dice: Dice) -> list[NewJob]:
+    """Jobs of one kind: they differ in id and payload, where they have keys in these too."""
+    tenant, queue = dice.pick(world.profile.tenants), dice.pick(world.profile.queues)
+    kind = plain_job(world, dice, tenant, queue)
+    if dice.chance(30):
+        kind = msgspec.structs.replace(kind, **_of_a_kind(world, dice))
+    keyed = kind.expires is None and dice.chance(12)
+    jobs = []
+    for number in range(dice.weighted(world.profile.alike)):
+        payload = PAYLOADS[0] if dice.chance(80) else dice.pick(LONGER)
+        key = f"{world.new_id()[:8]} {number}" if keyed else None
+        jobs.append(msgspec.structs.replace(kind, id=world.new_id(), payload=payload, key=key))
+    return jobs
+
+
+def _of_a_kind(world: World, dice: Dice) -> dict[str, Any]:
+    """Something that all jobs of a kind share."""
+    return dice.pick(
+        (
+            {"priority": 5},
+            {"delay": dice.pick((1, TTL))},
+            {"run_at": world.now + dice.pick((-TTL, 1, TTL))},
+            {"expires": dice.pick((GRACE, MINUTE))},
+            {"labels": {"team": "crm", "town": 'Zü"rich'} if dice.chance(50) else {"team": "ops"}},
+            {"lease": MINUTE},
+            {"max_attempts": 1, "result_ttl": TTL},
+        )
     )
 
 
@@ -89,12 +125,12 @@ def _order(world: World, dice: Dice) -> dict[str, Any]:
     return chosen
 
 
-def uniqueness(dice: Dice) -> dict[str, Any]:
+def uniqueness(world: World, dice: Dice) -> dict[str, Any]:
     if not dice.chance(22):
         return {}
     unique = dice.pick(tuple(Unique))
     window = dice.pick((1, TTL, MINUTE, DAY)) if unique is Unique.WINDOW else None
-    return {"key": dice.pick(KEYS), "unique": unique, "unique_for": window}
+    return {"key": dice.pick(world.profile.keys), "unique": unique, "unique_for": window}
 
 
 def _extras(dice: Dice) -> dict[str, Any]:
@@ -125,7 +161,7 @@ def _parents(world: World, dice: Dice, tenant: str, among: tuple[NewJob, ...]) -
 
 def batch(world: World, dice: Dice, most: int = 6) -> list[NewJob]:
     """Several jobs, sometimes one flow of one tenant, sometimes with one sent twice or one known before."""
-    tenant = dice.pick(TENANTS) if dice.chance(50) else None
+    tenant = dice.pick(world.profile.tenants) if dice.chance(50) else None
     jobs: list[NewJob] = []
     for _ in range(dice.between(2, most)):
         jobs.append(new_job(world, dice, tenant=tenant, among=tuple(jobs)))
@@ -150,20 +186,35 @@ def _cycle(job: NewJob, id_: str) -> list[NewJob]:
 def claim(world: World, dice: Dice, *, bounded: bool = True) -> Claim:
     """A new claim. `bounded`: some of its queues may have a bound of their own."""
     worker = dice.pick(WORKERS)
+    if bounded and world.profile.open_claims and dice.chance(world.profile.open_claims):
+        return _open_claim(world, dice, worker)
     return Claim(
         claim_id=world.new_claim_id(),
         worker=worker,
-        queues=tuple((queue, _at_most(dice, bounded)) for queue in _queues(dice)),
-        n=dice.weighted(((4, 1), (3, 2), (2, 3), (2, 5), (1, 7))),
+        queues=tuple((queue, _at_most(dice, bounded)) for queue in _queues(world, dice)),
+        n=dice.weighted(world.profile.claims),
         ttl=dice.weighted(((6, TTL), (1, 1), (1, MINUTE))),
         grace=dice.weighted(((6, GRACE), (1, 0), (1, 5 * SECOND))),
         cursor=_cursor(world, dice, worker),
-        tenants=tuple(dice.some(TENANTS, dice.between(1, 2))) if dice.chance(15) else None,
+        tenants=tuple(dice.some(world.profile.tenants, dice.between(1, 2))) if dice.chance(15) else None,
     )
 
 
-def _queues(dice: Dice) -> list[str]:
-    return dice.some(QUEUES, dice.weighted(((1, 1), (2, 2), (4, 3))))
+def _open_claim(world: World, dice: Dice, worker: str) -> Claim:
+    """As workers claim: what there is, going on where the last claim ended."""
+    return Claim(
+        claim_id=world.new_claim_id(),
+        worker=worker,
+        queues=tuple((queue, None) for queue in _queues(world, dice)),
+        n=dice.weighted(world.profile.claims),
+        ttl=TTL,
+        grace=GRACE,
+        cursor=world.cursors.get(worker, Cursor()),
+    )
+
+
+def _queues(world: World, dice: Dice) -> list[str]:
+    return dice.some(world.profile.queues, dice.weighted(((1, 1), (2, 2), (4, 3))))
 
 
 def _at_most(dice: Dice, bounded: bool) -> int | None:
@@ -175,7 +226,7 @@ def _cursor(world: World, dice: Dice, worker: str) -> Cursor:
         return world.cursors.get(worker, Cursor())
     if dice.chance(40):
         return Cursor()
-    return Cursor(dice.pick((*TENANTS, "", "a", "zz")), dice.between(0, 3), dice.between(0, 5))
+    return Cursor(dice.pick((*world.profile.tenants, "", "a", "zz")), dice.between(0, 3), dice.between(0, 5))
 
 
 # Tokens and outcomes
@@ -197,11 +248,11 @@ def token(world: World, dice: Dice, tokens: Tokens) -> Token:
 def wrong_token(world: World, dice: Dice) -> Token:
     """A token that no claim gave: of another tenant, of nobody, with another secret or number."""
     if not world.tokens:
-        return Token(dice.pick(TENANTS), world.new_id(), 1, world.new_claim_id())
+        return Token(dice.pick(world.profile.tenants), world.new_id(), 1, world.new_claim_id())
     right = dice.recent(list(world.tokens))
     match dice.between(0, 4):
         case 0 | 1:
-            others = [tenant for tenant in TENANTS if tenant != right.tenant]
+            others = [tenant for tenant in (*world.profile.tenants, "nobody") if tenant != right.tenant]
             return msgspec.structs.replace(right, tenant=dice.pick(others))
         case 2:
             return msgspec.structs.replace(right, secret=world.new_claim_id())
@@ -266,14 +317,31 @@ def renewal(world: World, dice: Dice, tokens: Tokens) -> Renewal:
 
 def configuration(world: World, dice: Dice) -> Document:
     """A document the store reads itself: of a queue, for everyone or one tenant, or of a tenant."""
-    tenant = dice.pick(TENANTS)
+    tenant = dice.pick(world.profile.tenants)
     if dice.chance(25):
         body = None if dice.chance(15) else msgspec.json.encode(tenant_config(dice))
         return Document(tenant=tenant, kind=TENANT, name=tenant, body=body)
     level = EVERYONE if dice.chance(45) else tenant
-    queue = dice.pick(QUEUES)
+    queue = dice.pick(world.profile.queues)
     config = None if dice.chance(15) else msgspec.json.encode(queue_config(world, dice, level, queue))
     return Document(tenant=level, kind=QUEUE, name=queue, body=config)
+
+
+def turns(world: World, dice: Dice) -> Document:
+    """A document that says how often a tenant or a queue is served."""
+    tenant, weight = dice.pick(world.profile.tenants), dice.pick((1, 2, 3, 4, 16))
+    paused = dice.pick((True, False, False)) if dice.chance(15) else None
+    if dice.chance(60):
+        return Document(
+            tenant=tenant,
+            kind=TENANT,
+            name=tenant,
+            body=msgspec.json.encode(TenantConfig(weight=weight, paused=paused)),
+        )
+    queue = dice.pick(world.profile.queues)
+    mode = Mode.KEYED if queue in world.profile.lanes else Mode.PLAIN
+    body = msgspec.json.encode(QueueConfig(mode=mode, weight=weight, paused=paused))
+    return Document(tenant=EVERYONE if dice.chance(60) else tenant, kind=QUEUE, name=queue, body=body)
 
 
 def tenant_config(dice: Dice) -> TenantConfig:
@@ -282,7 +350,7 @@ def tenant_config(dice: Dice) -> TenantConfig:
 
 def queue_config(world: World, dice: Dice, level: str, queue: str) -> QueueConfig:
     """A few fields of a queue's configuration, and mostly the mode it has already."""
-    mode = Mode.KEYED if queue == LANES else Mode.PLAIN
+    mode = Mode.KEYED if queue in world.profile.lanes else Mode.PLAIN
     if dice.chance(10):
         mode = dice.pick(tuple(Mode))
     keyed = mode is Mode.KEYED
@@ -290,7 +358,7 @@ def queue_config(world: World, dice: Dice, level: str, queue: str) -> QueueConfi
         mode=mode if keyed or dice.chance(30) else None,
         ordered=dice.pick((True, False)) if keyed and dice.chance(20) else None,
         group_limit=dice.pick((1, 2)) if keyed and dice.chance(60) else None,
-        group_limits={dice.pick(GROUPS): dice.between(1, 3)} if keyed and dice.chance(25) else None,
+        group_limits={dice.pick(world.profile.groups): dice.between(1, 3)} if keyed and dice.chance(25) else None,
         group_rate=_rate(dice) if keyed and dice.chance(15) else None,
         group_burst=dice.pick((1, 2)) if dice.chance(10) else None,
         limit=dice.pick((1, 2, 4)) if dice.chance(20) else None,
@@ -321,8 +389,8 @@ def _rate(dice: Dice) -> Rate:
 
 def job_filter(world: World, dice: Dice) -> JobFilter:
     return JobFilter(
-        tenant=dice.pick(TENANTS) if dice.chance(60) else None,
-        queue=dice.pick(QUEUES) if dice.chance(25) else None,
+        tenant=dice.pick(world.profile.tenants) if dice.chance(60) else None,
+        queue=dice.pick(world.profile.queues) if dice.chance(25) else None,
         job_type=dice.pick(JOB_TYPES) if dice.chance(20) else None,
         states=tuple(dice.some(tuple(State), dice.between(1, 3))) if dice.chance(35) else None,
         labels={"team": dice.pick(("crm", "ops", "nobody"))} if dice.chance(20) else {},

@@ -1,14 +1,13 @@
 """A small world around the pair of stores: who is in it, and what has been seen of jobs, tokens, claims and documents.
 
-Small on purpose. With three tenants, queues, keys and groups, jobs meet each other all the time. Names are chosen so
-that byte order differs from dictionary order. What is kept here only steers choices towards live things; nothing is
-judged by it.
+Its names, and how large it is, come from a profile. What is kept here only steers choices towards live things; nothing
+is judged by it.
 """
 
 import hashlib
 import uuid
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -28,23 +27,19 @@ from tenure.domain.calls import (
 )
 from tenure.domain.config import QUEUE, QueueConfig
 from tenure.domain.errors import Refused
-from tenure.domain.job import NewJob, Ref, Token
-from tenure.domain.names import EVERYONE, Ms
+from tenure.domain.job import Job, NewJob, Ref, Token
+from tenure.domain.names import EVERYONE, MAX_BATCH, Ms
 from tenure.domain.states import Mode, State
 from tenure.testing.machine.dice import Dice
 from tenure.testing.machine.lockstep import Lockstep
+from tenure.testing.machine.profiles import Profile
 from tenure.testing.machine.tally import Tally
 
-TENANTS = ("Zed", "acme", "b-2")
-QUEUES = ("Bulk", "lanes", "mail")
-LANES = "lanes"
-"""The queue that is usually keyed."""
-GROUPS = ("B", "a", "é")
-KEYS = ("k1", "k2", "k3")
 WORKERS = ("w1", "w2")
 JOB_TYPES = ("resize", "send")
 PAYLOADS = (b"1", b"2", b'{"x": 3}')
 
+EXPLAINED = 60
 KEPT = 40
 """How many of each old thing are remembered, to be used again."""
 
@@ -52,8 +47,9 @@ KEPT = 40
 class World:
     """What the rules see and act on."""
 
-    def __init__(self, pair: Lockstep, tally: Tally) -> None:
+    def __init__(self, pair: Lockstep, tally: Tally, profile: Profile) -> None:
         self.pair = pair
+        self.profile = profile
         self.tally = tally
         self.rule = ""
         self.frozen_for = 0
@@ -69,6 +65,8 @@ class World:
         self.replays: deque[Replay] = deque(maxlen=KEPT)
         self.documents: dict[tuple[str, str, str], Document] = {}
         self.cursors: dict[str, Cursor] = {}
+        self.held: list[Any] = []
+        """Transactions that enqueue and haven't ended (`overlap`)."""
         self._touched: set[Ref] = set()
         self._made = 0
         self._latest = pair.clock.now
@@ -81,33 +79,58 @@ class World:
         self.tally.answer(self.rule, verb, answer)
         return answer
 
-    async def enqueue(self, jobs: list[NewJob], *, atomic: bool = False) -> None:
-        self._remember(jobs)
-        await self.call("enqueue", jobs, atomic=atomic)
+    async def ask(self, verb: str, *args: Any, **options: Any) -> Any:
+        """Asks both, and remembers what was sent and what came of it."""
+        self.asked(verb, args)
+        answer = await self.pair.call(verb, *args, **options)
+        self.answered(verb, args, answer)
+        return answer
+
+    async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> None:
+        await self.ask("enqueue", jobs, atomic=atomic)
 
     async def claim(self, request: Claim) -> Claimed | Refused:
-        self.claims.append(request)
-        claimed: Claimed | Refused = await self.call("claim", request)
-        self._took(request, claimed)
+        claimed: Claimed | Refused = await self.ask("claim", request)
         return claimed
 
     async def settle(self, items: list[Settle]) -> None:
-        self._carried(items)
-        self._gave_back(items, await self.call("settle", items))
+        await self.ask("settle", items)
 
     async def exchange(self, items: list[Settle], request: Claim) -> None:
-        self._carried(items)
-        self.claims.append(request)
-        answer = await self.call("exchange", items, request)
-        if isinstance(answer, Exchanged):
-            self._gave_back(items, answer.settled)
-            self._took(request, answer.claimed)
+        await self.ask("exchange", items, request)
 
     async def put_document(self, document: Document, *, expect: int | None = None, ttl: Ms | None = None) -> None:
         stored = await self.call("put_document", document, expect=expect, ttl=ttl)
         if isinstance(stored, Stored):
             key = (document.tenant, document.kind, document.name)
             self.documents[key] = msgspec.structs.replace(document, version=stored.version)
+
+    def asked(self, verb: str, args: Sequence[Any]) -> None:
+        """A call is about to be sent."""
+        match verb:
+            case "enqueue":
+                self._remember(args[0])
+            case "claim":
+                self.claims.append(args[0])
+            case "settle" | "exchange":
+                self._carried(args[0])
+                self.claims.extend(args[1:])
+            case "renew":
+                self.touch(*(item.token.ref for item in args[0]))
+            case "command":
+                self.touch(*((item.tenant, item.id) for item in args[0]))
+
+    def answered(self, verb: str, args: Sequence[Any], answer: Any) -> None:
+        """A call was answered: counts the answer for the rule that runs."""
+        self.tally.answer(self.rule, verb, answer)
+        match verb:
+            case "claim":
+                self._took(args[0], answer)
+            case "settle":
+                self._gave_back(args[0], answer)
+            case "exchange" if isinstance(answer, Exchanged):
+                self._gave_back(args[0], answer.settled)
+                self._took(args[1], answer.claimed)
 
     def _remember(self, jobs: Iterable[NewJob]) -> None:
         for job in jobs:
@@ -146,13 +169,18 @@ class World:
         if self._touched:
             refs = sorted(self._touched)
             self._touched.clear()
-            self._learn(refs, await self.pair.call("get", refs, explain=True))
+            await self._read(refs)
 
     async def look_at_all(self) -> None:
         """Reads every job that is known to be there."""
-        refs = list(self.jobs)
-        if refs:
-            self._learn(refs, await self.pair.call("get", refs, explain=True))
+        await self._read(list(self.jobs))
+
+    async def _read(self, refs: list[Ref]) -> None:
+        """Of many jobs only some are asked for their gates: what holds one holds others like it."""
+        for explain, some in ((True, refs[:EXPLAINED]), (False, refs[EXPLAINED:])):
+            for start in range(0, len(some), MAX_BATCH):
+                part = some[start : start + MAX_BATCH]
+                self._learn(part, await self.pair.call("get", part, explain=explain))
 
     def _learn(self, refs: list[Ref], views: list[JobView | Refused]) -> None:
         for ref, view in zip(refs, views, strict=True):
@@ -191,8 +219,8 @@ class World:
         if self.gone and dice.chance(30):
             return dice.pick(self.gone)
         if self.jobs and dice.chance(60):
-            return (dice.pick(TENANTS), dice.pick(list(self.jobs))[1])
-        return (dice.pick(TENANTS), self.new_id())
+            return (dice.pick(self.profile.tenants), dice.pick(list(self.jobs))[1])
+        return (dice.pick(self.profile.tenants), self.new_id())
 
     def mode(self, tenant: str, queue: str) -> Mode:
         """What the queue is configured as, as far as is known."""
@@ -203,6 +231,14 @@ class World:
                 if mode is not None:
                     return mode
         return Mode.PLAIN
+
+    def running_together(self, dice: Dice) -> list[Token]:
+        """What still runs of the jobs that one claim took: the last claims more often."""
+        live = [token for token in self.tokens if (view := self.jobs.get(token.ref)) and holds(view.job, token)]
+        if not live:
+            return []
+        secret = dice.recent(live).secret
+        return [token for token in live if token.secret == secret]
 
     def sort_tokens(self) -> "Tokens":
         """The recent tokens by what their holder is in for."""
@@ -222,6 +258,11 @@ class World:
             else:
                 sorted_.lost.append(token)
         return sorted_
+
+
+def holds(job: Job, token: Token) -> bool:
+    """Whether the job runs under this lease."""
+    return job.state is State.RUNNING and job.lease_seq == token.lease_seq
 
 
 class Tokens:

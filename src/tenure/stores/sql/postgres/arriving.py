@@ -24,6 +24,7 @@ from tenure.stores.sql.postgres.arrays import bigints, byteas, encoded_texts, te
 from tenure.stores.sql.postgres.tables import PostgresTables
 from tenure.stores.sql.postgres.wake import News
 from tenure.stores.sql.rows import json_text
+from tenure.stores.ways import Way
 
 SEQ, NOW, EXPIRES = 0x7A11_5EA7_0000_0001, 0x7A11_5EA7_0000_0002, 0x7A11_5EA7_0000_0003
 """Room in a spec for what the server will know: MessagePack writes such numbers in eight bytes."""
@@ -128,15 +129,19 @@ def _arrive_alike(
 ) -> bool:
     parts = _parts([kind])
     if len(jobs) == 1 and not parts:
+        way = Way.ENQUEUE_ONE
         name, values = "arrive_one", _one_values(jobs[0], tables.config, now)
     elif len(jobs) >= MANY and not parts:
         moment, numbers = tables.row("arrival_numbers", len(jobs), now)
         placed()
         if type(jobs) is not Alike:
             jobs = Alike(kind, [one.id for one in jobs], [one.payload for one in jobs])
+        way = Way.ENQUEUE_NUMBERED
         name, values = "arrive_numbered", _numbered_values(jobs, tables.config, moment, numbers)
     else:
+        way = Way.ENQUEUE_ALIKE
         name, values = "arrive_alike", _alike_values(jobs, tables.config, now)
+    tables.ways.took(way)
     text = None if news is None else news.text()
     if news is None or text is None:
         return _any(tables.pipeline.ask_part(name, parts, *values))
@@ -262,6 +267,7 @@ def _begin(job: NewJob) -> str:
 
 
 def _arrive_mixed(tables: PostgresTables, jobs: Sequence[NewJob], now: Ms | None) -> bool:
+    tables.ways.took(Way.ENQUEUE_MIXED)
     column = tables.pipeline.column
     made = [_row(job) for job in jobs]
     columns = list(zip(*made, strict=True))

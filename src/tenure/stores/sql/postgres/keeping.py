@@ -24,6 +24,7 @@ from tenure.stores.sql.places import places
 from tenure.stores.sql.postgres.place import Overtaken
 from tenure.stores.sql.rows import Row
 from tenure.stores.sql.tables import HotMoves
+from tenure.stores.ways import Way
 
 if TYPE_CHECKING:
     from tenure.stores.sql.postgres.tables import PostgresTables
@@ -229,6 +230,7 @@ def _lease_at_once(tables: "PostgresTables", unit: Unit) -> bool:
                 lie.append(lying[seq])
                 numbers.append(kinds.setdefault((queue, tenant, deadline, live, version, limited), len(kinds) + 1))
     queues, tenants, deadlines, lives, versions, limits = zip(*kinds, strict=True)
+    tables.ways.took(Way.CLAIM_KEPT_AT_ONCE)
     tables.run(
         "lease_at_once",
         column("tid", lie),
@@ -260,6 +262,7 @@ def finish_at_once(tables: "PostgresTables", unit: Unit) -> bool:
     changed = (unit.after, unit.bindings, unit.documents, unit.edges, unit.letters, unit.slots, unit.cascades)
     if any(changed) or unit.results or hot.leased or hot.taken or not hot.succeeded:
         return False
+    tables.ways.took(Way.SETTLE_KEPT_AT_ONCE)
     ends = list(hot.succeeded)
     seqs: Sequence[int] = sorted(hot.succeeded[ends[0]])
     numbers: Sequence[int] = ()

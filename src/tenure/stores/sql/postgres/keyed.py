@@ -8,6 +8,7 @@ from tenure.domain.model.tables import Lane
 from tenure.domain.names import Ms
 from tenure.stores.sql.postgres.ring import RING
 from tenure.stores.sql.rows import Row
+from tenure.stores.ways import Way
 
 if TYPE_CHECKING:
     from tenure.stores.sql.postgres.tables import PostgresTables
@@ -49,6 +50,8 @@ class Keyed:
 
     def _read(self, lane: Lane, group: str) -> None:
         names = self._next(lane, group)
+        if len(names) > 1:
+            self._tables.ways.took(Way.LOOK_GROUPS)
         tables, rules, (tenant, queue) = self._tables, self._tables.rules(*lane), lane
         pipeline = tables.pipeline
         tried = [self._trying(rules, lane, name) for name in names]

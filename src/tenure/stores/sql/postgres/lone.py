@@ -20,6 +20,7 @@ from tenure.stores.sql import rows
 from tenure.stores.sql.postgres.place import Unreadable
 from tenure.stores.sql.rows import Row
 from tenure.stores.sql.tables import LeasedAtOnce
+from tenure.stores.ways import Way
 
 if TYPE_CHECKING:
     from tenure.stores.sql.postgres.tables import PostgresTables
@@ -45,6 +46,7 @@ def claim(tables: "PostgresTables", unit: Unit, request: Claim, lane: Lane, line
     specs = _specs(line[:wanted], now)
     if specs is None:
         return None
+    tables.ways.took(Way.CLAIM_LONE)
     jobs: tuple[ClaimedJob, ...] = ()
     if specs:  # else nothing is to be written, not even that nothing happened
         leasing = _Leasing(tables, unit, request, lane)
@@ -158,13 +160,16 @@ def claim_few(tables: "PostgresTables", request: Claim, now: Ms | None) -> Claim
     grace = request.grace if rules.grace is None else rules.grace
     found = tables.all("claim_few", *_values(tables, request, now, lane, wanted, ttl, grace))
     if not found:
+        tables.ways.took(Way.CLAIM_FEW_FAILED)
         place.expect_many(REST)
         return None
     at, epoch, upcoming, count, *_, before, after = found[0]
     place.frontiers.looked(after - before)
     if count and found[0][4] is None:
+        tables.ways.took(Way.CLAIM_FEW_FAILED)
         place.expect_many(REST)
         return None
+    tables.ways.took(Way.CLAIM_FEW)
     taken = _Taken(tables, request, lane, at, ttl, grace, epoch)
     jobs = tuple([taken.job(*row[4:9]) for row in found]) if count else ()
     wake_after = None if upcoming is None or len(jobs) == request.n else upcoming - at

@@ -7,6 +7,7 @@ from tenure.domain.job import Job, Ref, Spec
 from tenure.domain.names import Ms
 from tenure.stores.sql import statements
 from tenure.stores.sql.postgres.frontier import PATIENCE, Border, Frontiers
+from tenure.stores.ways import Ways
 
 KEPT_QUEUES = 1_000
 _PART = re.compile(r"/\* (\w+) \*/ (.*?)/\* end \*/ ", re.DOTALL)
@@ -35,7 +36,8 @@ class Unreadable(StoreCorrupt):
 class Place:
     """A schema, its statements, and what was seen there."""
 
-    def __init__(self, schema: str, slack: Ms, patience: int | None = PATIENCE) -> None:
+    def __init__(self, schema: str, slack: Ms, patience: int | None = PATIENCE, ways: Ways | None = None) -> None:
+        self.ways = Ways() if ways is None else ways
         self.schema = f'"{schema}"'
         self.sql = statements.load(__package__ or "", statements.postgres(self.schema))
         self.partial: dict[tuple[str, frozenset[str]], str] = {}

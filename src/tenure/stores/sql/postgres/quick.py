@@ -20,6 +20,7 @@ from tenure.stores.sql.postgres.lending import Connected
 from tenure.stores.sql.postgres.loop_runner import LoopRunner
 from tenure.stores.sql.postgres.place import Severed
 from tenure.stores.sql.postgres.wake import News
+from tenure.stores.ways import Way
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGresult
@@ -63,7 +64,10 @@ def _ask(
     more = () if told is None else (news.channel, told)
     text = tables.place.part("arrive_one", UNHEARD if told is None else HEARD)
     asked = _Asked(connections, tables, job.id, None if told is None else news, enqueued)
-    return asked if runner.ask(text, (*values, *more), asked.look, asked.end) else None
+    if not runner.ask(text, (*values, *more), asked.look, asked.end):
+        return None
+    tables.ways.took(Way.ENQUEUE_QUICK)
+    return asked
 
 
 class _Asked:

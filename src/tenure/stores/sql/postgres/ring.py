@@ -14,6 +14,7 @@ from tenure.domain.states import Mode
 from tenure.stores.sql.postgres.frontier import Frontier
 from tenure.stores.sql.postgres.place import Overtaken
 from tenure.stores.sql.rows import Row
+from tenure.stores.ways import Way
 
 if TYPE_CHECKING:
     from tenure.stores.sql.postgres.tables import PostgresTables
@@ -89,6 +90,8 @@ class Ring:
         section = self._section(first)
         self._sizes.update(section)
         wanted = [(queue, tenant, most) for (tenant, queue), most in section.items() if most]
+        if len(wanted) > 1:
+            self._tables.ways.took(Way.LOOK_RING)
         for row in self._tables.pipeline.ask_many("lines", wanted, self._now):
             self._lines.setdefault((row[8], row[9]), []).append(row)
 

@@ -13,6 +13,7 @@ from tenure.domain.names import Ms
 from tenure.stores.sql import hot
 from tenure.stores.sql.postgres.keeping import finish_at_once
 from tenure.stores.sql.postgres.tables import PostgresTables
+from tenure.stores.ways import Way
 
 
 def finish(
@@ -27,6 +28,7 @@ def finish(
     jobs = hot.plain(unit, settlements)
     if not jobs or any(job.spec.key is not None for job in jobs):
         return None
+    tables.ways.took(Way.SETTLE_FINISHED)
     replies = hot.succeed(unit, jobs, settlements)
     with tables.transaction():
         if not finish_at_once(tables, unit):

@@ -54,6 +54,7 @@ from tenure.stores.sql.postgres.transaction import PostgresTransaction
 from tenure.stores.sql.postgres.verify import verify
 from tenure.stores.sql.postgres.wake import News, Wake
 from tenure.stores.sql.snapshot import SqlSnapshot
+from tenure.stores.ways import Way, Ways
 
 T = TypeVar("T")
 
@@ -89,7 +90,6 @@ class PostgresStore(ModelStore):
     for any number.
     """
 
-    _settle = staticmethod(hot.settle)
     has_row_security = True
 
     def __init__(
@@ -137,6 +137,10 @@ class PostgresStore(ModelStore):
             return reply
         busy = isinstance(tables, PostgresTables) and tables.busy
         return replace(reply, wake_after=BUSY_MS) if busy else reply
+
+    @staticmethod
+    def _settle(unit: Unit, settlements: Sequence[Settle]) -> list[Settled | Refused]:
+        return hot.settle(unit, settlements)
 
     async def migrate(self, *, row_security: bool = False) -> int:
         return await asyncio.to_thread(self._migrate, row_security)
@@ -235,6 +239,7 @@ class PostgresStore(ModelStore):
 
     def _join(self, runner: Runner, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
         place = self._opened().place
+        self.ways.took(Way.ENQUEUE_JOINED)
         return run_joined(self._server, place, self._clock, runner, lambda unit: model.enqueue(unit, jobs))
 
     @asynccontextmanager
@@ -283,7 +288,7 @@ class PostgresStore(ModelStore):
                 _INHERITED.append(self._open)
                 self._open = None
             if self._open is None:
-                self._open = _Open(self._server, self._pool, self._clock, self._hints, self._patience)
+                self._open = _Open(self._server, self._pool, self._clock, self._hints, self._patience, self.ways)
             return self._open
 
 
@@ -291,13 +296,19 @@ class _Open:
     """What one process holds: connections, the threads that use them, and the one that wakes."""
 
     def __init__(
-        self, server: Server, pool: Pool | None, clock: Clock | None, hints: Hints, patience: int | None
+        self,
+        server: Server,
+        pool: Pool | None,
+        clock: Clock | None,
+        hints: Hints,
+        patience: int | None,
+        ways: Ways,
     ) -> None:
         self.pid = os.getpid()
         self._server = server
         self._clock = clock
         self._hints = hints
-        self.place = Place(server.schema, SLACK_MS if clock is None else 0, patience)
+        self.place = Place(server.schema, SLACK_MS if clock is None else 0, patience, ways)
         self.connections: Lender = (
             OwnConnections(server, self.place) if pool is None else PooledConnections(pool, self.place)
         )
@@ -389,6 +400,7 @@ class _Open:
         def attempt(careful: bool) -> list[Enqueued | Refused]:
             if not careful and self._arrived(jobs, news, placed):
                 return list(map(Enqueued, jobs.ids if type(jobs) is Alike else [job.id for job in jobs]))
+            self.place.ways.took(Way.ENQUEUE_MODEL)
             parts = [lambda unit: model.enqueue(unit, jobs, atomic)]
             return cast(list[Enqueued | Refused], self._transaction(parts, jobs, topics, careful)[0])
 
@@ -477,6 +489,7 @@ class _Open:
                     raise
                 bad = unreadable(error)
             except Overtaken as overtaken:
+                self.place.ways.took(Way.OVERTAKEN)
                 before, suspect = suspect, contradiction(overtaken)
                 if suspect == before:
                     bad = suspect  # nobody is that much faster, twice

@@ -34,6 +34,7 @@ from tenure.stores.sql.postgres.runners import Runner
 from tenure.stores.sql.query import Listed
 from tenure.stores.sql.rows import Row
 from tenure.stores.sql.tables import HotMoves, SqlTables
+from tenure.stores.ways import Way
 
 PROMOTED_AT_ONCE = 10_000
 """Jobs of a queue that one claim moves to `ready`: a flood of due jobs must not stall a claim for seconds."""
@@ -50,7 +51,7 @@ class PostgresTables(SqlTables):
     listed = Listed('tenant COLLATE "POSIX"', "(seq + 0)")
 
     def __init__(self, runner: Runner, place: Place) -> None:
-        super().__init__()
+        super().__init__(place.ways)
         self.pipeline = Pipeline(runner, place)
         self.place = place
         self._running = place.running
@@ -215,6 +216,7 @@ class PostgresTables(SqlTables):
     def _look(self, request: Claim, queues: list[str], now: Ms) -> bool:
         """Looks from the beginning of every line; whether the claim's id is known. What became due moves first."""
         size = min(request.n, RING)
+        self.ways.took(Way.LOOK_PLAIN)
         if self._asked is None:
             self._asked = self._asking(request, queues, now)
             self.pipeline.ahead("claim_look", *self._asked)
@@ -232,6 +234,7 @@ class PostgresTables(SqlTables):
 
     def _look_from(self, frontier: Frontier, request: Claim, queues: list[str], now: Ms) -> bool:
         """Looks from a frontier on; whether the claim's id is known."""
+        self.ways.took(Way.LOOK_FRONTIER)
         from_where = self._move_due(frontier, queues, now)
         ring = FrontierRing(self, request, now, frontier)
         ring.look()
@@ -246,6 +249,7 @@ class PostgresTables(SqlTables):
         """Moves what became due to `ready`, where it is new to the frontier; in which queues, and from where on."""
         due = {queue: mark for queue in queues if (mark := frontier.due_at(queue))[0] <= now}
         for queue, mark in due.items():
+            self.ways.took(Way.LOOK_DUE)
             self.run("promote", queue, now, PROMOTED_AT_ONCE, *mark)
         return due
 
@@ -256,6 +260,7 @@ class PostgresTables(SqlTables):
             return False
         if frontier.snapshot is not None:
             return True
+        self.ways.took(Way.LOOK_DISCOVER)
         sent = time.monotonic()
         *found, moment = self.all("claim_discover", self.pipeline.column("text", frontier.queues), MOST_PLACES)
         for kind, queue, tenant, prio_neg, run_at, seq in found:
@@ -461,6 +466,7 @@ class PostgresTables(SqlTables):
         border = self._borders.get(table) or self.place.borders.get(table)
         if border is None or not border.usable(self._since):
             border = Border()
+        self.ways.took(Way.BORDER_NONE if border.snapshot is None else Way.BORDER)
         sent = time.monotonic()
         *answer, mark, snapshot, own, server = self.row(
             statement, *values, border.snapshot, border.own, border.mark, border.server

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
 from tenure.domain import model
-from tenure.domain.calls import Enqueued, Swept
+from tenure.domain.calls import Claim, Claimed, Enqueued, Settle, Settled, Swept
 from tenure.domain.errors import NotReady, Refused, StoreUnavailable
 from tenure.domain.job import NewJob
 from tenure.domain.model import Unit
@@ -31,6 +31,7 @@ from tenure.stores.sql.sqlite.transaction import SqliteTransaction
 from tenure.stores.sql.sqlite.verify import verify
 from tenure.stores.sql.sqlite.wake import Wake
 from tenure.stores.sql.sqlite.writer import Writer
+from tenure.stores.ways import Way, Ways
 
 T = TypeVar("T")
 
@@ -48,9 +49,6 @@ class SqliteStore(ModelStore):
 
     `migrate` creates the file. Every answer of a mutating call comes after a COMMIT with synchronous=FULL.
     """
-
-    _claim = staticmethod(hot.claim)
-    _settle = staticmethod(hot.settle)
 
     def __init__(self, path: str | os.PathLike[str], clock: Clock = system_clock) -> None:
         super().__init__()
@@ -95,6 +93,14 @@ class SqliteStore(ModelStore):
         if opened is not None and opened.pid == os.getpid():
             await asyncio.to_thread(opened.close)
 
+    @staticmethod
+    def _claim(unit: Unit, request: Claim) -> Claimed | Refused:
+        return hot.claim(unit, request)
+
+    @staticmethod
+    def _settle(unit: Unit, settlements: Sequence[Settle]) -> list[Settled | Refused]:
+        return hot.settle(unit, settlements)
+
     async def _write(self, *parts: Operation) -> list[Any]:
         self._refuse_inside()
         return await asyncio.wrap_future(self._opened().writer.submit(parts))
@@ -125,6 +131,7 @@ class SqliteStore(ModelStore):
 
     def enqueue_in(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
         """Enqueues in the transaction that the caller has open on this file; nobody is told before it commits."""
+        self.ways.took(Way.ENQUEUE_JOINED)
         return run_joined(self._file, self._clock, connection, lambda unit: model.enqueue(unit, jobs))
 
     async def enqueue_in_async(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
@@ -172,7 +179,7 @@ class SqliteStore(ModelStore):
                 self._open = None
             if self._open is None:
                 self._check_there()
-                self._open = _Open(self._file, self._clock, self._hints)
+                self._open = _Open(self._file, self._clock, self._hints, self.ways)
             return self._open
 
     def _check_there(self) -> None:
@@ -184,14 +191,14 @@ class SqliteStore(ModelStore):
 class _Open:
     """What one process holds: the writer, a reading connection with its thread, and the wake-up socket."""
 
-    def __init__(self, file: StoreFile, clock: Clock, hints: Hints) -> None:
+    def __init__(self, file: StoreFile, clock: Clock, hints: Hints, ways: Ways) -> None:
         self.pid = os.getpid()
         self._file = file
         self._clock = clock
         self.pool = ThreadPoolExecutor(1, "tenure-sqlite-reader")
         self._hints = hints
         self.wake = Wake(file, lambda: hints.tell((EVERYTHING,)))
-        self.writer = Writer(file, clock, self.kept, lambda: hints.jobs_awaited)
+        self.writer = Writer(file, clock, self.kept, lambda: hints.jobs_awaited, ways)
         self._tables: SqliteTables | None = None
 
     def kept(self, topics: set[str]) -> None:

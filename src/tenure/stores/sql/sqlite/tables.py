@@ -18,6 +18,7 @@ from tenure.stores.sql import rows, statements
 from tenure.stores.sql.places import KEYS, key_of, moved, places
 from tenure.stores.sql.rows import Row
 from tenure.stores.sql.tables import HotMoves, SqlTables
+from tenure.stores.ways import Ways
 
 SQL = {name: statement.text for name, statement in statements.load(__package__ or "", statements.sqlite).items()}
 
@@ -30,8 +31,8 @@ class SqliteTables(SqlTables):
 
     payload = "(SELECT payload FROM body WHERE body.seq = record.seq) AS payload"
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        super().__init__()
+    def __init__(self, connection: sqlite3.Connection, ways: Ways | None = None) -> None:
+        super().__init__(ways)
         self.connection = connection
         self._promoted: Ms = 0
         self._config = -1

@@ -20,6 +20,7 @@ from tenure.domain.store import Clock
 from tenure.stores.base import Operation
 from tenure.stores.sql.sqlite.file import StoreFile, store_error
 from tenure.stores.sql.sqlite.tables import SqliteTables
+from tenure.stores.ways import Way, Ways
 
 GROUP = 64
 """Calls in one transaction at most, so that none waits for too many others."""
@@ -43,12 +44,18 @@ class Writer:
     """Serialises every write of this process. `kept` is told the topics of each commit."""
 
     def __init__(
-        self, file: StoreFile, clock: Clock, kept: Callable[[set[str]], None], jobs_awaited: Callable[[], bool]
+        self,
+        file: StoreFile,
+        clock: Clock,
+        kept: Callable[[set[str]], None],
+        jobs_awaited: Callable[[], bool],
+        ways: Ways,
     ) -> None:
         self._file = file
         self._clock = clock
         self._kept = kept
         self._jobs_awaited = jobs_awaited
+        self._ways = ways
         self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self._tables: SqliteTables | None = None
         self._thread = threading.Thread(target=self._run, name="tenure-sqlite-writer", daemon=True)
@@ -125,6 +132,8 @@ class Writer:
         connection = tables.connection
         connection.execute("BEGIN IMMEDIATE")
         tables.begin()
+        if len(calls) > 1:
+            self._ways.took(Way.GROUPED)
         answers = [self._savepoint(tables, call, topics) for call in calls]
         try:
             connection.execute("COMMIT")
@@ -161,7 +170,7 @@ class Writer:
 
     def _connected(self) -> SqliteTables:
         if self._tables is None:
-            self._tables = SqliteTables(self._file.connect())
+            self._tables = SqliteTables(self._file.connect(), self._ways)
         return self._tables
 
     def _disconnect(self) -> None:

@@ -1,0 +1,1 @@
+"""The mutants, one table for each module they change; the file is named after the module."""

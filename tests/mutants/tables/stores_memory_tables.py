@@ -1,0 +1,184 @@
+"""Deliberate bugs in `stores/memory_tables.py`."""
+
+from tests.mutants.mutant import Edit, Mutant
+
+MODULE = "stores/memory_tables.py"
+
+MUTANTS = (
+    Mutant(
+        name="claim-by-arrival-only",
+        what="Inside a priority jobs come by arrival, whatever their time.",
+        breaks="H10: run_at before seq",
+        edits=(
+            Edit(
+                "MemoryTables.line",
+                "for _, run_at, _, ref in self._index.lines.get((lane[1], lane[0], group), ()):",
+                (
+                    "line = self._index.lines.get((lane[1], lane[0], group), ())\n"
+                    "    for _, run_at, _, ref in sorted(line, key=lambda order: (order[0], order[2])):"
+                ),
+            ),
+        ),
+        killers=("machine-memory",),
+    ),
+    Mutant(
+        name="claim-expired-taken",
+        what="A job past its expiry is claimed.",
+        breaks="H10: claims pass over it",
+        edits=(Edit("MemoryTables.line", "if run_at <= now and not job.expired(now):", "if run_at <= now:"),),
+        killers=("machine-memory",),
+    ),
+    Mutant(
+        name="claim-limit-ignores-draining",
+        what="The limit of a queue does not count draining slots.",
+        breaks="H6: a cancelled job drains",
+        edits=(
+            Edit(
+                "MemoryTables.held",
+                "return len(self._index.running.get(lane, ())) + draining",
+                "return len(self._index.running.get(lane, ()))",
+            ),
+        ),
+        killers=("machine-memory",),
+    ),
+    Mutant(
+        name="claim-priority-reversed",
+        what="The lowest priority is served first.",
+        breaks="H10: priority desc",
+        edits=(
+            Edit(
+                "Indexes._line",
+                "_in_lists(self.lines, place, (-job.priority, job.run_at, job.spec.seq, job.ref), adding)",
+                "_in_lists(self.lines, place, (job.priority, job.run_at, job.spec.seq, job.ref), adding)",
+            ),
+        ),
+        killers=("machine-memory",),
+    ),
+    Mutant(
+        name="claim-tenants-in-dictionary-order",
+        what="Tenants come in dictionary order.",
+        breaks="H10: byte order of the name",
+        edits=(
+            Edit("MemoryTables.tenants", "return sorted(found)[:limit]", "return sorted(found, key=str.lower)[:limit]"),
+        ),
+        killers=("machine-memory",),
+    ),
+    Mutant(
+        name="claim-wake-counts-paused",
+        what="wake_after tells the time of jobs in paused queues.",
+        breaks="H15: wake_after",
+        edits=(
+            Edit(
+                "MemoryTables.next_run_at",
+                "if run_at > now and asked and not self._paused(tenant, queue):",
+                "if run_at > now and asked:",
+            ),
+        ),
+        killers=("machine-memory",),
+    ),
+    Mutant(
+        name="feed-shows-other-tenants",
+        what="A tenant sees the events of all.",
+        breaks="H14",
+        edits=(
+            Edit(
+                "MemoryTables.chunks",
+                "return [chunk for chunk in self._chunks[start:] if chunk.tenant == tenant][:limit]",
+                "return self._chunks[start : start + limit]",
+            ),
+        ),
+        killers=("machine-memory",),
+    ),
+    Mutant(
+        name="purge-ignores-child",
+        what="A parent is purged while a child waits.",
+        breaks="H4: non-terminal child",
+        edits=(
+            Edit(
+                "MemoryTables._spared",
+                (
+                    "or (letter is not None and letter.disposition is Disposition.OPEN)\n"
+                    "        or job.ref in self._from"
+                ),
+                "or (letter is not None and letter.disposition is Disposition.OPEN)",
+            ),
+        ),
+        killers=("machine-memory",),
+    ),
+    Mutant(
+        name="purge-ignores-draining",
+        what="A cancelled job is purged while its slot drains.",
+        breaks="§4 purge",
+        edits=(
+            Edit(
+                "MemoryTables._spared",
+                ("or job.ref in self._from\n        or job.ref in self._slots"),
+                "or job.ref in self._from",
+            ),
+        ),
+        killers=("machine-memory",),
+    ),
+    Mutant(
+        name="purge-ignores-open-letter",
+        what="A failed job is purged while its dead letter is open.",
+        breaks="H4: open dead letter",
+        edits=(
+            Edit(
+                "MemoryTables._spared",
+                (
+                    "(held and job.spec.unique is Unique.WINDOW)\n"
+                    "        or (letter is not None and letter.disposition is Disposition.OPEN)"
+                ),
+                "(held and job.spec.unique is Unique.WINDOW)",
+            ),
+        ),
+        killers=("machine-memory",),
+    ),
+    Mutant(
+        name="purge-ignores-window",
+        what="A job is purged while its window key lives.",
+        breaks="H4, H9: live window binding",
+        edits=(
+            Edit(
+                "MemoryTables._spared",
+                "(held and job.spec.unique is Unique.WINDOW)",
+                "(held and job.spec.unique is Unique.ACTIVE)",
+            ),
+        ),
+        killers=("conformance-memory",),
+        why=(
+            "needs a window that ends on a later day than its success, and a purge between: the windows of "
+            "the machine are a day at most"
+        ),
+    ),
+    Mutant(
+        name="purge-keeps-key",
+        what="A retained key outlives its purged job.",
+        breaks="H9: freed when the record is purged",
+        edits=(
+            Edit(
+                "MemoryTables._forget",
+                (
+                    "self._letters.pop(ref, None)\n"
+                    "    if key is not None and key in self._bindings and self._bindings[key].job_id == job.spec.id:\n"
+                    "        del self._bindings[key]"
+                ),
+                "self._letters.pop(ref, None)",
+            ),
+        ),
+        killers=("machine-memory",),
+    ),
+    Mutant(
+        name="s17-11-resume-unseen",
+        what="A document is written, but the rules worked out before it go on holding.",
+        breaks="§17 missed wake-ups on the paths it does not list; readiness after a resume; H10, H6",
+        edits=(
+            Edit(
+                "MemoryTables.keep",
+                ("_merge(self._documents, unit.documents)\n        self._rules.clear()"),
+                "_merge(self._documents, unit.documents)",
+            ),
+        ),
+        killers=("machine-memory",),
+    ),
+)
