@@ -452,6 +452,13 @@ def outer() -> bool:
 
 
 @jobs.job
+def nested() -> list:
+    from tenure.contrib.django import get_app
+
+    return [get_app().sync.execute_now(plain.build())["was_open"] for _ in range(2)]
+
+
+@jobs.job
 async def coroutine() -> dict:
     seen = await sync_to_async(look)()
     await Order.objects.acount()
@@ -487,6 +494,7 @@ def test_a_worker_renews_its_handlers_connections(site: Site) -> None:
         assert not second["was_open"]
 
         assert site.run(TWICE.format(job="outer")) == [True, True]
+        assert site.run(TWICE.format(job="nested")) == [[False, False]] * 2
 
         first, second = site.run(TWICE.format(job="coroutine"))
         assert first["same"]

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import threading
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.engine.process_jobs import elsewhere
 
 app = Tenure("memory://")
 jobs = Jobs()
+VARIABLE: ContextVar[str | None] = ContextVar("variable", default=None)
 
 
 class Unprintable(Exception):
@@ -88,6 +90,18 @@ def makes_plainly() -> str:
 @jobs.job(executor="process")
 def number() -> int:
     return os.getpid()
+
+
+@jobs.job(executor="process")
+def sets_a_variable() -> str | None:
+    before = VARIABLE.get()
+    VARIABLE.set("left behind")
+    return before
+
+
+@jobs.job(executor="process")
+async def sets_one_on_a_loop() -> str | None:
+    return sets_a_variable.function()  # type: ignore[no-any-return]  # any function may be a job
 
 
 @jobs.job(executor="process")

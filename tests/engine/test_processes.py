@@ -1,16 +1,20 @@
 """Handlers in processes of their own: they end as any other, and their process is theirs alone while they run."""
 
 import asyncio
+import gc
 import os
 import signal
+import weakref
 from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from tenure import Backoff, Job, JobFailed, Settings, Tenure
+from tenure import Backoff, Context, Job, JobFailed, Settings, Tenure
 from tenure.domain.store import Store
+from tenure.engine.hooks import Next
 from tests.engine import process_app as jobs
 from tests.engine.kit import Between
 from tests.engine.process_jobs import of_another_module
@@ -102,6 +106,32 @@ async def test_an_interrupt_of_the_terminal_is_the_workers_affair(app: Tenure) -
         process = await jobs.number.call()
         os.kill(process, signal.SIGINT)
         assert await jobs.number.call() == process
+
+
+@pytest.mark.parametrize("job", [jobs.sets_a_variable, jobs.sets_one_on_a_loop], ids=["plain", "async"])
+async def test_what_a_handler_sets_in_a_context_variable_is_gone_with_it(app: Tenure, job: Any) -> None:
+    async with app.worker():
+        assert [await job.call() for _ in range(3)] == [None] * 3
+
+
+async def test_a_process_keeps_nothing_of_the_job_that_it_was_started_for(
+    app: Tenure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[weakref.ref[frozenset[str]]] = []
+    variable: ContextVar[Any] = ContextVar("set for a job")
+
+    async def sets(ctx: Context, call_next: Next) -> Any:
+        value = frozenset({ctx.id})
+        variable.set(value)
+        kept.append(weakref.ref(value))
+        return await call_next()
+
+    monkeypatch.setattr(app, "middlewares", [sets])
+    async with app.worker() as worker:
+        await jobs.number.enqueue()
+        await worker.idle()
+        gc.collect()
+        assert [value() for value in kept] == [None]
 
 
 # Told to end

@@ -5,6 +5,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextvars import Context
 
 from tenure.domain.calls import Enqueued
 from tenure.domain.errors import OutcomeUnknown, Refused, StoreError
@@ -125,7 +126,8 @@ class Enqueuer:
 
     def _flush_soon(self) -> None:
         if self._waiting and self._alone is None and not self._flushing:
-            self._flusher = asyncio.create_task(self._flush(), name="tenure-enqueuer")
+            # In an empty context: what it sends is of many callers, and isn't to be logged or traced as one's own.
+            self._flusher = asyncio.create_task(self._flush(), name="tenure-enqueuer", context=Context())
 
     async def close(self) -> None:
         """Waits for what is on its way."""

@@ -23,7 +23,9 @@ from tenure.engine.definition import Definition
 PROCESS = "tenure.contrib.django.process"
 """The module where processes for handlers, and nobody else, find the project's jobs."""
 
-_INSIDE: ContextVar[bool] = ContextVar("tenure-django", default=False)
+_NOBODY = object()
+_INSIDE: ContextVar[object] = ContextVar("tenure-django", default=_NOBODY)
+"""The job around whose function connections are renewed. One that it runs by `execute_now` is another."""
 
 
 def renew_around(definition: Definition[Any, Any]) -> None:
@@ -43,7 +45,7 @@ def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         if not _is_handler():
             return function(*args, **kwargs)
-        inside = _INSIDE.set(True)
+        inside = _INSIDE.set(CURRENT.get())
         _renew()
         try:
             return function(*args, **kwargs)
@@ -59,7 +61,7 @@ def _async(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[A
     async def run(*args: Any, **kwargs: Any) -> Any:
         if not _is_handler():
             return await function(*args, **kwargs)
-        inside = _INSIDE.set(True)
+        inside = _INSIDE.set(CURRENT.get())
         async with ThreadSensitiveContext():
             try:
                 return await function(*args, **kwargs)
@@ -72,7 +74,8 @@ def _async(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[A
 
 def _is_handler() -> bool:
     """Whether a worker called. Anyone may call a job's function, in a request or another handler, and keeps theirs."""
-    return not _INSIDE.get() and (CURRENT.get() is not None or PROCESS in sys.modules)
+    job = CURRENT.get()
+    return _INSIDE.get() is not job and (job is not None or PROCESS in sys.modules)
 
 
 def _renew() -> None:

@@ -203,20 +203,27 @@ def _around(middleware: Middleware, context: Context, following: Next) -> Next:
 
 
 async def run_here(app: "Tenure", call: Call[R]) -> R:
-    """Runs a call without store or worker."""
+    """Runs a call without store or worker, in a task of its own as a worker does."""
     definition = call.definition
     if not definition.handled:
         raise InvalidValue(f"job {definition.name} is a stub: its handler is elsewhere")
     claimed = _pretended(app, call)
     context = Context(app, claimed, None, lambda progress: None)
     arguments = definition.signature.decode(claimed.payload, app.codecs.get(claimed.job.spec.codec))
-    before = CURRENT.set(context)
-    try:
-        async with app.state() as state:
-            context.state = state
-            return await wrapped(app.middlewares, context, lambda: _direct(definition, context, arguments))  # type: ignore[no-any-return]  # R is what the handler returns
-    finally:
-        CURRENT.reset(before)
+    raised: list[BaseException] = []
+
+    async def run() -> Any:
+        CURRENT.set(context)
+        try:
+            async with app.state() as context.state:
+                return await wrapped(app.middlewares, context, lambda: _direct(definition, context, arguments))
+        except BaseException as error:  # some would end the event loop on their way out of a task
+            raised.append(error)
+
+    value: R = await asyncio.create_task(run(), name="tenure-execute-now")
+    if raised:
+        raise raised.pop()
+    return value
 
 
 async def _direct(definition: Definition[Any, Any], context: Context, arguments: dict[str, Any]) -> Any:

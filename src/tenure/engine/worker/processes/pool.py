@@ -1,6 +1,7 @@
 """The worker's side: a few warm processes. One that is told to end and doesn't is killed, with what it runs."""
 
 import asyncio
+import contextvars
 import logging
 import signal
 import socket
@@ -151,7 +152,8 @@ class Processes:
             if process.alive:
                 return process
             await process.kill()
-        return await Process.start()
+        # In an empty context: it outlives the job that first needs it, and would keep all of that job's context.
+        return await asyncio.create_task(Process.start(), name="tenure-process-start", context=contextvars.Context())
 
     async def _answer(self, process: Process, run: Run, context: Context) -> Returned | Raised:
         """What came of a handler. A process that gave no answer isn't used again: it may still be at work."""
