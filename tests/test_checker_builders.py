@@ -5,7 +5,7 @@ The tests beside this file tell one story each, and change one answer to make it
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -204,14 +204,21 @@ class Tape:
         view |= {"updated_at": START, "history": [], "last_error": None, "result": None, "gates": []}
         return {**view, "dead_letter": None, "replayed_as": None, **more}
 
-    def events(self, *events: Body, tenant: str | None = None, after: Any = ..., cursor: str | None = None) -> None:
+    def events(
+        self,
+        *events: Body,
+        tenant: str | None = None,
+        after: Any = ...,
+        cursor: str | None = None,
+        cursors: Sequence[str] = (),
+    ) -> None:
         """A page of the feed, followed on from the last one."""
         start = self.cursor if after is ... else after
         self.position += len(events)
         following = cursor or f"c{self.position}"
         if tenant is None and after is ...:
             self.cursor = following
-        page = {"type": "EventPage", "events": list(events), "cursor": following}
+        page = {"type": "EventPage", "events": list(events), "cursor": following, "cursors": list(cursors)}
         self.call("events", {"tenant": tenant, "after": start, "limit": 1000}, {"reply": page})
 
     # Events

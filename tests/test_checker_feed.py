@@ -95,6 +95,22 @@ def test_h11_the_end_of_a_lease_says_something_wrong(wrong: Body) -> None:
         tape.events(tape.enqueued("j1"), tape.claimed("j1"), tape.ended("succeeded", "j1", **wrong))
 
 
+def test_h11_a_cursor_goes_on_past_what_is_gone() -> None:
+    tape = two_jobs()
+    tape.events(tape.enqueued("j1"), tape.enqueued("j2", "b"), cursors=["c1~1", "c2"])
+    with violates("H11", "sees nothing"):
+        tape.events(after="c1~1", cursor="c9")
+
+
+def test_h11_a_cursor_within_a_page_stands_elsewhere_later() -> None:
+    tape = two_jobs()
+    first, second = tape.enqueued("j1"), tape.enqueued("j2", "b")
+    tape.events(first, second, cursors=["c1~1", "c2"])
+    tape.events(second, after="c1~1", cursor="c2")
+    with violates("H11", "cursor"):
+        tape.events(first, second, after=None, cursors=["c0", "c1~1"], cursor="c2")
+
+
 def test_h11_a_cursor_expires_before_its_time() -> None:
     tape = two_jobs()
     tape.events(tape.enqueued("j1"), tape.enqueued("j2", "b"))

@@ -99,3 +99,30 @@ def never_returns() -> None:
 def tells_plainly(ctx: Context) -> str:
     ctx.report(0.5, "half")
     return "told"
+
+
+LONG = 3_600
+"""A lease that nobody renews while a test runs."""
+
+
+@app.job(lease=LONG)
+async def ends_when_told(ctx: Context, folder: str) -> None:
+    Path(folder, "started").touch()
+    try:
+        await ctx.cancelled.wait()
+    finally:
+        Path(folder, f"told-{ctx.cancelled.reason}").touch()
+
+
+@app.job(lease=LONG)
+def ends_when_told_in_a_thread(ctx: Context, folder: str) -> None:
+    Path(folder, "started").touch()
+    ctx.cancelled.wait_sync(LONG)
+    Path(folder, f"told-{ctx.cancelled.reason}").touch()
+
+
+@app.job(lease=LONG, executor="process")
+def ends_when_told_in_a_process(ctx: Context, folder: str) -> None:
+    Path(folder, "started").touch()
+    ctx.cancelled.wait_sync(LONG)
+    Path(folder, f"told-{ctx.cancelled.reason}").touch()

@@ -9,6 +9,8 @@ import pytest
 from tenure import InvalidValue, Tenure
 from tenure.domain.errors import CursorExpired
 from tenure.domain.event import Event
+from tenure.domain.names import DAY
+from tenure.testing.clock import ManualClock
 from tests.engine.kit import Between, Meddle
 
 
@@ -72,6 +74,23 @@ async def test_a_cursor_goes_on_after_the_last_event_that_was_given(app: Tenure,
     assert [event async for event in app.events(after=cursor, follow=False)] == []
 
 
+async def test_one_who_stays_away_too_long_is_told_so_wherever_it_stopped(
+    clock: ManualClock, app: Tenure, work: Any
+) -> None:
+    """It began at the beginning and stopped inside what one call enqueued; retention took the rest of that."""
+    await app.enqueue_many([work.build(n) for n in range(5)])
+    feed = app.events(follow=False)
+    async with aclosing(feed.__aiter__()) as events:  # type: ignore[type-var]  # an async generator
+        for _ in range(3):
+            await anext(events)
+    clock.now += 15 * DAY
+    await (await app.store()).sweep(0)
+    await app.enqueue_many([work.build(n) for n in range(5)])
+    with pytest.raises(CursorExpired):
+        await anext(feed.__aiter__())
+    assert len([event async for event in app.events(follow=False)]) == 5
+
+
 async def test_one_who_comes_back_sees_what_happened_meanwhile(app: Tenure, work: Any) -> None:
     feed = app.events(follow=False)
     assert [event async for event in feed] == []
@@ -95,7 +114,9 @@ async def test_a_lost_hint_delays_no_event_for_long(app: Tenure, work: Any, betw
     assert (await following).job_id == handle.id
 
 
-@pytest.mark.parametrize("cursor", ["nonsense", "1:5", "0:99999999", "0:0~x", "~", "0:0~-1"])
+@pytest.mark.parametrize(
+    "cursor", ["nonsense", "1:5", "0:99999999", "0:0~x", "~", "0:0~-1", "~3", "0:1~1", "0:0~", "latest~1"]
+)
 async def test_a_cursor_of_somewhere_else_is_refused(app: Tenure, work: Any, cursor: str) -> None:
     await work.enqueue()
     with pytest.raises(InvalidValue, match="cursor"):

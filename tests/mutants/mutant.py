@@ -21,6 +21,7 @@ KILLERS = (
     "conformance-memory",
     "conformance-sqlite",
     "processes-sqlite",
+    "forks-sqlite",
     "together-postgres",
     "network-postgres",
     "loops-postgres",

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from tenure.domain.store import CANCELS, EVERYTHING
 from tenure.stores.hints import Hints
 
 
@@ -27,6 +28,22 @@ def test_a_hint_from_another_thread_wakes_who_waits_on_a_loop() -> None:
         return await waiter
 
     assert asyncio.run(main())
+
+
+def test_a_hint_about_everything_says_nothing_of_cancels() -> None:
+    """Every commit of another process may be one: no worker asks about its jobs for that."""
+
+    async def main() -> None:
+        hints = Hints()
+        cancels, others = (asyncio.create_task(hints.wait([topic], 60)) for topic in (CANCELS, "x"))
+        await asyncio.sleep(0)
+        hints.tell([EVERYTHING])
+        assert await others
+        assert not cancels.done()
+        hints.tell([EVERYTHING, CANCELS])
+        assert await cancels
+
+    asyncio.run(main())
 
 
 def test_a_wait_without_a_hint_ends_by_itself() -> None:

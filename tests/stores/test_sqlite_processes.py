@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tenure.domain.calls import Claim, Claimed, Enqueued
+from tenure.domain.calls import Cancel, Claim, Claimed, Enqueued, Settle, Succeed
 from tenure.domain.errors import InvalidValue
 from tenure.domain.job import NewJob
 from tenure.domain.model import Unit, enqueue
-from tenure.domain.store import queue_topic
+from tenure.domain.store import CANCELS, queue_topic
 from tenure.stores.sql.sqlite import SqliteStore
 from tenure.stores.sql.sqlite.file import StoreFile
 
@@ -83,6 +83,36 @@ def test_without_sockets_polling_wakes(tmp_path: Path, monkeypatch: pytest.Monke
         return woken
 
     assert asyncio.run(main())
+
+
+def test_who_waits_for_cancels_hears_of_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A supervisor isn't woken for each job of its children."""
+
+    async def main() -> None:
+        store, other = SqliteStore(tmp_path / "jobs.db"), SqliteStore(tmp_path / "jobs.db")
+        await store.migrate()
+        await store.enqueue([job(1), job(2)])
+        claimed = await store.claim(claim(2))
+        assert isinstance(claimed, Claimed)
+        waiting = asyncio.create_task(other.wait([CANCELS], 50))
+        while not list(tmp_path.glob("jobs.db-wake/*")):
+            await asyncio.sleep(0)
+        (socket,) = tmp_path.glob("jobs.db-wake/*")
+        sent: list[str] = []
+        send = store._opened().wake._send
+        monkeypatch.setattr(store._opened().wake, "_send", sent.append)
+        await store.enqueue([job(3)])
+        await store.settle([Settle(claimed.jobs[0].token, Succeed())])
+        assert sent == []
+        await store.command([Cancel(tenant="acme", id=job(2).id)])
+        assert sent == [socket.name]
+        send(socket.name)
+        assert await waiting
+        await other.close()
+        await store.close()
+
+    asyncio.run(main())
+    assert list(tmp_path.glob("jobs.db-wake/*")) == []
 
 
 def test_a_dead_listener_is_swept_up(tmp_path: Path) -> None:

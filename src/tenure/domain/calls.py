@@ -403,10 +403,14 @@ class JobPage(msgspec.Struct, frozen=True, gc=False):
 
 
 class EventPage(msgspec.Struct, frozen=True, gc=False):
-    """Events in feed order, whole chunks, and the cursor to go on from."""
+    """Events in feed order, up to the end of a chunk, and the cursor to go on from.
+
+    `cursors` has the cursor after each event: a reader may stop anywhere.
+    """
 
     events: tuple[Event, ...]
     cursor: str
+    cursors: tuple[str, ...] = ()
 
 
 class FeedSpan(msgspec.Struct, frozen=True):

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from tenure.domain.job import Failure
 
 
+SHOWN_IDS = 5
+"""How many jobs a message names at most."""
+
+
 class TenureError(Exception):
     """Root of everything Tenure raises."""
 
@@ -122,6 +126,14 @@ class OutcomeUnknown(StoreError):
     def __init__(self, ids: tuple[str, ...] = ()) -> None:
         super().__init__(ids)
         self.ids = ids
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.ids[:SHOWN_IDS])
+        jobs = "" if not shown else f" (jobs {shown}{', …' if len(self.ids) > SHOWN_IDS else ''})"
+        return (
+            f"the store didn't answer: nobody knows whether it was done{jobs}; "
+            "to send the very same again is safe, else look before you ask again"
+        )
 
 
 class EventsLost(TenureError):

@@ -252,7 +252,9 @@ def document_topic(tenant: str, kind: str) -> str:
 
 LATEST = "latest"
 """The cursor of a feed's end, wherever that is when it is read."""
+CANCELS = "cancels"
+"""A job was cancelled while it ran, or was asked to end. Only told by its name: who hears it asks the store at once."""
 FEED_TOPIC = "feed"
 """Something happened."""
 EVERYTHING = "*"
-"""A hint for whoever waits, whatever for."""
+"""A hint for whoever waits, whatever for but `CANCELS`."""

@@ -5,7 +5,7 @@ import contextlib
 import threading
 from collections.abc import Collection, Iterable
 
-from tenure.domain.store import EVERYTHING
+from tenure.domain.store import CANCELS, EVERYTHING
 
 
 class Hints:
@@ -49,7 +49,7 @@ class Hints:
         with self._lock:
             told = set(topics)
             if EVERYTHING in told:
-                told = set(self._waiting)
+                told = (set(self._waiting) - {CANCELS}) | (told & {CANCELS})
             hints = [hint for topic in told for hint in self._waiting.get(topic, ())]
         here = _running_loop() if hints else None
         for hint in hints:

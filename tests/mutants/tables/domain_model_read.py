@@ -40,11 +40,11 @@ MUTANTS = (
             Edit(
                 "events",
                 (
-                    "position = meta.feed_floor if after is None else _position(after, meta.feed_head)\n"
+                    "position, given = (meta.feed_floor, 0) if after is None else _place(after, meta.feed_head)\n"
                     "    if position < meta.feed_floor:\n"
                     "        return CursorExpired()"
                 ),
-                "position = meta.feed_floor if after is None else _position(after, meta.feed_head)",
+                "position, given = (meta.feed_floor, 0) if after is None else _place(after, meta.feed_head)",
             ),
         ),
         killers=("machine-memory",),
@@ -56,10 +56,39 @@ MUTANTS = (
         edits=(
             Edit(
                 "events",
-                "return EventPage(tuple(page), _cursor(position))",
-                "return EventPage(tuple(page), _cursor(chunk.position))",
+                "end = _cursor(position)",
+                "end = _cursor(chunk.position if chunks else position)",
             ),
         ),
+        killers=("machine-memory",),
+    ),
+    Mutant(
+        name="feed-old-cursor-within-goes-on",
+        what="A cursor inside a chunk that is past retention goes on at what is left, silently.",
+        breaks="H11: CursorExpired, never silent loss",
+        edits=(Edit("events", "if position < meta.feed_floor:", "if position < meta.feed_floor and not given:"),),
+        killers=("machine-memory",),
+    ),
+    Mutant(
+        name="feed-within-repeats",
+        what="A cursor inside a chunk stands before the event that was given last.",
+        breaks="H11: each event seen exactly once",
+        edits=(Edit("_cursors", "for given in range(first + 1, count)", "for given in range(first, count - 1)"),),
+        killers=("machine-memory",),
+    ),
+    Mutant(
+        name="feed-end-of-a-chunk-within",
+        what="The cursor after the last event of a chunk stands inside it, and goes with it.",
+        breaks="H11: a cursor that missed nothing holds",
+        edits=(Edit("_cursors", "[*within, _cursor(position)]", "[*within, _cursor(position - 1, count)]"),),
+        killers=("conformance-memory",),
+        why="The machine stops inside pages that are never that near to the border of retention.",
+    ),
+    Mutant(
+        name="feed-within-counts-on",
+        what="What is passed over inside one chunk is passed over in all that follow on the page.",
+        breaks="H11: each event seen exactly once",
+        edits=(Edit("events", "first = given if chunk.position == begun else 0", "first = given"),),
         killers=("machine-memory",),
     ),
 )

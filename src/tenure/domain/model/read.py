@@ -11,6 +11,9 @@ from tenure.domain.model.unit import Unit
 from tenure.domain.states import Gate, State
 from tenure.domain.store import LATEST
 
+WITHIN = "~"
+"""In a cursor, between a position and how many events of the chunk after it were given."""
+
 
 def get(unit: Unit, refs: Sequence[Ref], explain: bool) -> list[JobView | Refused]:
     """Jobs by reference; unknown and foreign ones are not found."""
@@ -80,33 +83,49 @@ def query(unit: Unit, where: JobFilter, after: str | None, limit: int) -> JobPag
 
 
 def events(unit: Unit, tenant: str | None, after: str | None, limit: int) -> EventPage | Refused:
-    """A page of the feed: whole chunks, until `limit` events are reached."""
+    """A page of the feed: up to the end of a chunk, until `limit` events are reached."""
     meta = unit.meta
     if after == LATEST:
         return EventPage((), _cursor(meta.feed_head))
-    position = meta.feed_floor if after is None else _position(after, meta.feed_head)
+    position, given = (meta.feed_floor, 0) if after is None else _place(after, meta.feed_head)
     if position < meta.feed_floor:
         return CursorExpired()
     page: list[Event] = []
+    cursors: list[str] = []
+    begun = position + 1
     chunks = unit.tables.chunks(tenant, position, limit)
     for chunk in chunks:
         if len(page) >= limit:
-            return EventPage(tuple(page), _cursor(position))
-        page.extend(decode_events(chunk.body))
+            break
+        events = decode_events(chunk.body)
+        first = given if chunk.position == begun else 0
+        page += events[first:]
+        cursors += _cursors(chunk.position, first, len(events))
         position = chunk.position
-    return EventPage(tuple(page), _cursor(position if len(chunks) == limit else meta.feed_head))
+    else:
+        position = position if len(chunks) == limit else meta.feed_head
+    end = _cursor(position)
+    return EventPage(tuple(page), end, (*cursors[:-1], end) if page else ())
 
 
-def _cursor(position: int) -> str:
-    """One shard, `0`, and its position."""
-    return f"0:{position}"
+def _cursors(position: int, first: int, count: int) -> list[str]:
+    """Those after a chunk's events from `first` on. After the last it is past the chunk, which may go then."""
+    within = [_cursor(position - 1, given) for given in range(first + 1, count)]
+    return [*within, _cursor(position)] if first < count else []
 
 
-def _position(cursor: str, head: int) -> int:
-    shard, _, position = cursor.partition(":")
-    if shard != "0" or _number("feed", position) > head:
+def _cursor(position: int, given: int = 0) -> str:
+    """One shard, `0`, its position, and how many events of the chunk after that were given."""
+    return f"0:{position}{WITHIN}{given}" if given else f"0:{position}"
+
+
+def _place(cursor: str, head: int) -> tuple[int, int]:
+    """The position of a cursor, and how many events after it are passed over: that chunk must still be there."""
+    shard, _, place = cursor.partition(":")
+    position, within, given = place.partition(WITHIN)
+    if shard != "0" or _number("feed", position) + bool(within) > head:
         raise InvalidValue(f"cursor {cursor!r:.80}: it isn't one of this store's feed")
-    return int(position)
+    return int(position), _number("feed", given) if within else 0
 
 
 def _number(what: str, text: str) -> int:

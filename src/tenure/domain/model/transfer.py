@@ -50,22 +50,28 @@ def dump(unit: Unit, after: str | None, limit: int) -> DumpPage | Refused:
     """A page of everything; kinds in their order, each by its key."""
     if not unit.meta.frozen:
         return NotFrozen()
-    kind, key = _parsed(after)
+    kind, key = _parsed(after, unit.meta.epoch)
     items: list[DumpItem] = []
     kinds = list(KINDS)
     for current in kinds[kinds.index(kind) :]:
         rows = unit.tables.dump(current, key, limit - len(items))
         items.extend(DumpItem(current, _encode(value)) for _, value in rows)
         if len(items) == limit:
-            return DumpPage(tuple(items), f"{current} {rows[-1][0]}")
+            return DumpPage(tuple(items), f"{unit.meta.epoch} {current} {rows[-1][0]}")
         key = ""
     return DumpPage(tuple(items), None)
 
 
-def _parsed(after: str | None) -> tuple[str, str]:
-    kind, _, key = (after or "meta ").partition(" ")
-    if kind not in KINDS:
+def _parsed(after: str | None, epoch: int) -> tuple[str, str]:
+    """The kind and key of a cursor. Each freeze has an epoch: pages of two of them aren't one dump."""
+    if after is None:
+        return next(iter(KINDS)), ""
+    given, _, place = after.partition(" ")
+    kind, _, key = place.partition(" ")
+    if kind not in KINDS or not given.isdecimal():
         raise InvalidValue(f"cursor {after!r:.80}: it isn't one of a dump")
+    if int(given) != epoch:
+        raise InvalidValue(f"cursor {after!r:.80}: the store was thawed since; begin the dump again")
     return kind, key
 
 

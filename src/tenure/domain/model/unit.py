@@ -16,13 +16,20 @@ from tenure.domain.job import Binding, BindingKey, DeadLetter, Edge, Job, Ref, R
 from tenure.domain.model.tables import BucketKey, DocumentKey, Lane, Meta, Tables
 from tenure.domain.names import Ms
 from tenure.domain.states import State
-from tenure.domain.store import EVERYTHING, FEED_TOPIC, document_topic, job_topic, queue_topic
+from tenure.domain.store import CANCELS, EVERYTHING, FEED_TOPIC, document_topic, job_topic, queue_topic
 from tenure.domain.transitions import Step
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 _WAITING = (State.PENDING, State.BLOCKED)
+
+
+def _called_off(before: Job | None, after: Job) -> bool:
+    """Whether the handler of a running job is to be told to end."""
+    if before is None or before.state is not State.RUNNING:
+        return False
+    return after.state is State.CANCELLED or (after.cancel_requested and not before.cancel_requested)
 
 
 def _makes_room(before: Job | None, after: Job) -> bool:
@@ -310,6 +317,8 @@ class Unit:
         topics = {queue_topic(queue) for queue in queues}
         if self.meta.frozen != self._meta_before.frozen:
             topics.add(EVERYTHING)
+        if any(_called_off(self.before[ref], after) for ref, after in self.after.items()):
+            topics.add(CANCELS)
         if jobs:
             topics.update(job_topic(ref) for ref, after in self.after.items() if after.state.terminal)
             topics.update(job_topic(ref) for ref in self._ended)

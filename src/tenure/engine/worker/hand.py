@@ -46,6 +46,7 @@ class Hand:
     __slots__ = (
         "_deadline",
         "_reported",
+        "asked_at",
         "claimed",
         "context",
         "definition",
@@ -83,6 +84,8 @@ class Hand:
         """What a supervisor that renews for this process has written down."""
         self.started_at = now
         self.timeout_at = self.started_at + claimed.job.spec.timeout / 1_000
+        self.asked_at = sent_at
+        """When the store was last asked about it."""
         self.renew_at = sent_at + self.ttl_seconds / 3
         self.ending: Ending | None = None
         self.forced = False

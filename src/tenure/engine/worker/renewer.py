@@ -14,6 +14,7 @@ from typing import Protocol
 from tenure.domain.calls import Renewal, Renewed
 from tenure.domain.errors import JobCancelled, Refused, StoreError
 from tenure.domain.store import Store
+from tenure.engine.worker.cancels import hear
 from tenure.engine.worker.clock import boottime
 from tenure.engine.worker.hand import Ending, Hand
 
@@ -50,6 +51,8 @@ class Renewer:
         self._home = asyncio.get_running_loop()
         self._wake: asyncio.Event | None = None
         self._next = float("inf")
+        self._cancelled_at = float("-inf")
+        """When some job, of whatever worker, was last heard to be cancelled."""
         self._stopping = False
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="tenure-renewer", daemon=True)
@@ -65,7 +68,7 @@ class Renewer:
 
     def added(self, hands: Sequence[Hand]) -> None:
         self._held.update(dict.fromkeys(hands))
-        if any(hand.renew_at < self._next for hand in hands):
+        if any(hand.renew_at < self._next or hand.asked_at <= self._cancelled_at for hand in hands):
             self._look()
 
     def removed(self, hand: Hand) -> None:
@@ -84,8 +87,20 @@ class Renewer:
     async def _run(self) -> None:
         self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
         self._ready.set()
+        hearing = asyncio.create_task(hear(self._store, self._heard))
+        try:
+            await self._keep(self._wake)
+        finally:
+            hearing.cancel()
+            await asyncio.gather(hearing, return_exceptions=True)
+
+    def _heard(self) -> None:
+        self._cancelled_at = boottime()
+        self._look()
+
+    async def _keep(self, wake: asyncio.Event) -> None:
         while not self._stopping:
-            self._wake.clear()
+            wake.clear()
             due = self._due()
             if due:
                 await self._renew(due)
@@ -94,7 +109,7 @@ class Renewer:
             self._next = min((self._when(hand, now) for hand in self._all()), default=float("inf"))
             delay = min(IDLE_SECONDS, max(0.0, self._next - now))
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), delay)
+                await asyncio.wait_for(wake.wait(), delay)
             self._next = float("inf")  # while awake, whoever comes wakes it again: it may have been looked past
 
     def _all(self) -> list[Hand]:
@@ -104,6 +119,8 @@ class Renewer:
         """When a job is next to be renewed. A handler past its time is let go: its lease must end."""
         if hand.ending is Ending.LOST or now >= hand.timeout_at:
             return float("inf")
+        if hand.asked_at <= self._cancelled_at and hand.ending is not Ending.CANCELLED:
+            return 0.0
         return hand.renew_at if hand.progress is None else min(hand.renew_at, hand.progress_at)
 
     def _due(self) -> list[Hand]:
@@ -113,6 +130,8 @@ class Renewer:
     async def _renew(self, due: list[Hand]) -> None:
         renewals = [Renewal(hand.token, hand.take_progress()) for hand in due]
         sent = boottime()
+        for hand in due:
+            hand.asked_at = sent
         try:
             replies = await self._store.renew(renewals)
         except Exception as error:  # whatever it is, a thread that ends would cost every lease

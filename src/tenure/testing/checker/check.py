@@ -142,6 +142,7 @@ class Checker:
         if not followed:
             return
         if self._sequential is not None:
+            self._streams.check_shown(invoke.body, reply)
             self._sequential.caught_up(tenant, room)
         at_end = not reply["events"] or (self._sequential is not None and room > 0)
         if tenant is None and at_end and self._after_changes(invoke):

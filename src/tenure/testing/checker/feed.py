@@ -51,8 +51,19 @@ class Streams:
             position = self._skip_past_retention(tenant, events, now)
         for offset, event in enumerate(events):
             self._at(tenant, position + offset, event)
+        for place, cursor in enumerate(reply.get("cursors", ()), position + 1):
+            self._note_cursor(cursors, cursor, place)
         self._note_cursor(cursors, reply["cursor"], position + len(events))
         return True
+
+    def check_shown(self, asked: Body, reply: Body) -> None:
+        """A reader that is alone comes to an end, from a place after which something was seen before."""
+        position = self._cursors[asked["tenant"]][asked["after"]]
+        known = None if asked["after"] is None or reply["events"] else self._known(asked["tenant"], position)
+        if known is not None:
+            raise Violation(
+                "H11", f"{_name(known)} came after {asked['after']!r:.60}, a later reader sees nothing there"
+            )
 
     def check_expired(self, asked: Body, now: int) -> None:
         """A reader was refused with `CursorExpired`: something after its cursor must be past retention.

@@ -1,5 +1,7 @@
 """The feed (§12): every event with its fields, dense versions, tenant views, cursors and retention."""
 
+import pytest
+
 from tenure.domain.calls import Release, Retry
 from tenure.domain.errors import CursorExpired
 from tenure.domain.event import Event
@@ -377,6 +379,54 @@ def test_a_cursor_that_missed_nothing_holds(world: World) -> None:
     world.sweep()
     id = world.add()
     assert [event.job_id for event in world.follow(cursor, "acme")[0]] == [id]
+
+
+def test_a_reader_may_stop_after_any_event(world: World) -> None:
+    for owner in ("acme", "bolt"):
+        world.add_many(3, tenant=owner)
+        world.claim(2)
+    for tenant in (None, "acme", "bolt"):
+        seen = world.events(tenant)
+        for limit in (1, 4, 1_000):
+            after: str | None = None
+            place = 0
+            while place < len(seen):
+                page = ok(world.run(world.store.events(tenant=tenant, after=after, limit=limit)))
+                assert len(page.cursors) == len(page.events)
+                for offset, cursor in enumerate(page.cursors, place + 1):
+                    assert world.follow(cursor, tenant, limit=limit)[0] == seen[offset:]
+                after, place = page.cursor, place + len(page.events)
+
+
+@pytest.mark.parametrize("tenant", [None, "acme"])
+@pytest.mark.parametrize("taken", [1, 3, 4])
+def test_a_reader_that_stopped_inside_what_is_past_retention_is_told(
+    world: World, tenant: str | None, taken: int
+) -> None:
+    """Whatever came since: the rest of what it was reading is gone, and the new isn't taken for it."""
+    world.add_many(5)
+    page = ok(world.run(world.store.events(tenant=tenant)))
+    world.tick(15 * DAY)
+    world.sweep()
+    assert world.run(world.store.events(tenant=tenant, after=page.cursors[taken - 1])) == CursorExpired()
+    world.add_many(5)
+    assert world.run(world.store.events(tenant=tenant, after=page.cursors[taken - 1])) == CursorExpired()
+    assert len(world.follow(page.cursors[-1], tenant)[0]) == 5
+
+
+@pytest.mark.parametrize("tenant", [None, "acme"])
+def test_a_reader_that_stopped_where_nothing_is_gone_goes_on(world: World, tenant: str | None) -> None:
+    """Retention took what it had read, up to the very chunk it stopped in."""
+    world.add_many(2)
+    world.tick(DAY)
+    rest = world.add_many(4)
+    page = ok(world.run(world.store.events(tenant=tenant)))
+    world.tick(14 * DAY)
+    world.sweep()
+    assert [event.job_id for event in world.events(tenant)] == rest, "the first are gone"
+    assert world.run(world.store.events(tenant=tenant, after=page.cursors[0])) == CursorExpired()
+    for taken in range(4):
+        assert [event.job_id for event in world.follow(page.cursors[1 + taken], tenant)[0]] == rest[taken:]
 
 
 def test_events_stay_fourteen_days(world: World) -> None:

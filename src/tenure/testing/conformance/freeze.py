@@ -128,6 +128,20 @@ def test_a_dump_is_stable(world: World) -> None:
     assert world.dump() == world.dump() == world.dump(limit=1)
 
 
+def test_a_dump_of_two_freezes_is_refused(world: World) -> None:
+    """What happened between them is in neither half."""
+    world.add_many(3)
+    world.run(world.store.freeze())
+    page = ok(world.run(world.store.dump(limit=2)))
+    ok(world.run(world.store.thaw()))
+    world.add()
+    world.run(world.store.freeze())
+    with pytest.raises(InvalidValue, match="begin the dump again"):
+        world.run(world.store.dump(after=page.cursor))
+    with pytest.raises(InvalidValue, match="isn't one of a dump"):
+        world.run(world.store.dump(after="job 3"))
+
+
 def test_a_loaded_store_dumps_the_same(world: World) -> None:
     fill(world)
     other = world.another()

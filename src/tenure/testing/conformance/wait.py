@@ -11,7 +11,7 @@ from tenure.domain.job import Parent
 from tenure.domain.names import HOUR, MINUTE, SECOND
 from tenure.domain.rate import Rate
 from tenure.domain.states import Mode
-from tenure.domain.store import FEED_TOPIC, ClockFloor, document_topic, job_topic, queue_topic
+from tenure.domain.store import CANCELS, FEED_TOPIC, ClockFloor, document_topic, job_topic, queue_topic
 from tenure.testing.conformance.kit import DEADLINE, World, ok
 
 
@@ -256,6 +256,12 @@ def test_the_end_of_a_job_hints_its_callers(world: World, end: str) -> None:
 def test_a_cancel_hints_the_callers(world: World) -> None:
     id = world.add()
     assert hinted(world, job_topic(("acme", id)), lambda: world.cancel(id))
+
+
+@pytest.mark.parametrize("how", ["cancel", "request_cancel"])
+def test_a_cancel_of_a_running_job_hints_the_workers(world: World, how: str) -> None:
+    token = world.start()
+    assert hinted(world, CANCELS, lambda: getattr(world, how)(token.job_id))
 
 
 def test_a_child_cancelled_by_its_parent_hints_its_callers(world: World) -> None:

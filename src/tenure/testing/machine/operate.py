@@ -9,7 +9,7 @@ from tenure.domain.states import State
 from tenure.domain.store import FEED_TOPIC, queue_topic
 from tenure.testing.machine import values
 from tenure.testing.machine.dice import Dice
-from tenure.testing.machine.lockstep import Divergence, difference, without_seq
+from tenure.testing.machine.lockstep import Bookmark, Divergence, difference, without_seq
 from tenure.testing.machine.rules import rule, standing_still
 from tenure.testing.machine.values import GRACE, TTL
 from tenure.testing.machine.world import World
@@ -139,18 +139,31 @@ async def read_feed(world: World, dice: Dice) -> None:
     world.tally.answer(world.rule, "events", expired)
     if tenant is None:
         world.pair.bookmark()
+    elif mark and (within := await world.pair.stop_within(tenant, mark, dice.between(1, 3))):
+        await world.pair.read_again(tenant, within, dice.pick((1, 3)))
     del marks[:-10]
 
 
 @rule()
 async def outlive_the_feed(world: World, dice: Dice) -> None:
     """Events go after 14 days; whoever stayed away longer is told so, and nothing is lost silently."""
+    marks = [(tenant, mark) for tenant in (None, *world.profile.tenants) for mark in world.pair.bookmarks[tenant][:2]]
+    marks += await _within_pages(world, dice)
     world.pair.clock.now = world.now + dice.pick((13, 14, 15)) * DAY
     await world.call("sweep", 0, dice.pick((1, 3, 500)))
     await world.pair.follow()
-    for tenant in (None, *world.profile.tenants):
-        for mark in world.pair.bookmarks[tenant][:2]:
-            world.tally.answer(world.rule, "events", await world.pair.read_again(tenant, mark, 3))
+    for tenant, mark in marks:
+        world.tally.answer(world.rule, "events", await world.pair.read_again(tenant, mark, dice.pick((1, 3))))
+
+
+async def _within_pages(world: World, dice: Dice) -> list[tuple[str | None, Bookmark]]:
+    """A reader of each tenant that stops between two events, mostly of one chunk."""
+    found: list[tuple[str | None, Bookmark]] = []
+    for tenant in world.profile.tenants:
+        for start in world.pair.bookmarks[tenant][-1:]:
+            mark = await world.pair.stop_within(tenant, start, dice.between(1, 4))
+            found += [(tenant, mark)] if mark else []
+    return found
 
 
 @rule()

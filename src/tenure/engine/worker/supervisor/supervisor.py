@@ -18,6 +18,7 @@ from tenure.domain.job import Failure, Progress, Token
 from tenure.domain.names import MAX_BATCH
 from tenure.domain.store import Store
 from tenure.engine.importing import PATH, environment
+from tenure.engine.worker.cancels import hear
 from tenure.engine.worker.clock import boottime
 from tenure.engine.worker.hand import Ending
 from tenure.engine.worker.supervisor.child import MISUSED, ChildOptions
@@ -51,7 +52,7 @@ log = logging.getLogger("tenure.supervisor")
 class Held:
     """A lease that a child has in hand."""
 
-    __slots__ = ("generation", "job_id", "progress", "progress_at", "renew_at", "slot", "terms", "told")
+    __slots__ = ("asked_at", "generation", "job_id", "progress", "progress_at", "renew_at", "slot", "terms", "told")
 
     def __init__(self, terms: Terms, slot: int, generation: int, job_id: str) -> None:
         self.terms = terms
@@ -59,6 +60,8 @@ class Held:
         self.generation = generation
         self.job_id = job_id
         self.renew_at = terms.renew_at
+        self.asked_at = terms.renew_at - terms.ttl_seconds / 3
+        """When the store was last asked about it: at its claim."""
         self.progress: Progress | None = None
         self.progress_at = 0.0
         """When the next progress may be sent."""
@@ -106,7 +109,7 @@ class Child:
         match message:
             case Took():
                 self._took.append(message)
-                heard.look(message.terms.renew_at)
+                heard.took(message.terms)
             case Done():
                 self._done.update(message.generations)
             case Said():
@@ -168,6 +171,9 @@ class Supervisor:
         self._wake = asyncio.Event()
         self._next = float("inf")
         """When leases are looked at next, while nothing wakes the supervisor."""
+        self._hearing: asyncio.Task[None] | None = None
+        self._cancelled_at = float("-inf")
+        """When some job, of whatever worker, was last heard to be cancelled."""
         self._stopping = asyncio.Event()
         self._signals = 0
         self._code = 0
@@ -182,6 +188,7 @@ class Supervisor:
         try:
             await asyncio.gather(*(self._keep_one(self._name(place)) for place in range(self._processes)))
         finally:
+            renewing += [self._hearing] if self._hearing else []
             for task in renewing:
                 task.cancel()
             await asyncio.gather(*renewing, return_exceptions=True)
@@ -203,10 +210,19 @@ class Supervisor:
         if by < self._next:
             self._wake.set()
 
+    def took(self, terms: Terms) -> None:
+        """A child has leases: one that was claimed before a cancel was heard may be the cancelled one."""
+        self.look(0.0 if terms.renew_at - terms.ttl_seconds / 3 <= self._cancelled_at else terms.renew_at)
+
+    def _cancelled(self) -> None:
+        self._cancelled_at = boottime()
+        self.look()
+
     def greeted(self, hello: Hello) -> None:
         self._cancel_grace = hello.cancel_grace
         if self._store is None:
             self._store = open_store(hello.url)
+            self._hearing = asyncio.create_task(hear(self._store, self._cancelled))
         log.info("worker %s is at work", hello.worker)
 
     # Children
@@ -308,23 +324,33 @@ class Supervisor:
         while True:
             self._wake.clear()
             now = boottime()
-            due = [(child, held) for child in self._children for held in child.held.values() if _due(held, now) <= now]
+            due = [
+                (child, held) for child in self._children for held in child.held.values() if self._due(held, now) <= now
+            ]
             if due and self._store is not None:
                 await self._renew(self._store, due[:MAX_BATCH])
                 continue
             upcoming = min(
-                (_due(held, now) for child in self._children for held in child.held.values()), default=now + 5
+                (self._due(held, now) for child in self._children for held in child.held.values()), default=now + 5
             )
             self._next = min(now + 5.0, max(now + 0.01, upcoming))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), self._next - now)
             self._next = float("inf")  # while it looks, whoever comes has it look once more
 
+    def _due(self, held: Held, now: float) -> float:
+        """When a lease is next to be renewed; never again past its job's time, or when its holder was told to end."""
+        if not held.kept or now >= held.terms.timeout_at:
+            return float("inf")
+        if held.asked_at <= self._cancelled_at:
+            return 0.0
+        return held.renew_at if held.progress is None else min(held.renew_at, held.progress_at)
+
     async def _renew(self, store: Store, due: list[tuple[Child, Held]]) -> None:
         renewals = [Renewal(held.token, held.progress) for _, held in due]
         sent = boottime()
         for _, held in due:
-            held.progress = None
+            held.progress, held.asked_at = None, sent
         try:
             replies = await store.renew(renewals)
         except Exception as error:  # whatever it is, a loop that ends would cost every lease
@@ -361,13 +387,6 @@ class Supervisor:
                     elif not held.kept and held.told is not None and now >= held.told[1] + self._cancel_grace:
                         child.kill(held, held.told[0])
             await asyncio.sleep(LOOK_SECONDS)
-
-
-def _due(held: Held, now: float) -> float:
-    """When a lease is next to be renewed; never again past its job's time, or when its holder was told to end."""
-    if not held.kept or now >= held.terms.timeout_at:
-        return float("inf")
-    return held.renew_at if held.progress is None else min(held.renew_at, held.progress_at)
 
 
 def _left(child: Child, held: Held) -> Outcome | None:

@@ -1,12 +1,13 @@
 """Opening the file: who made it, which schema it has, whether it may stand where it stands."""
 
-import fcntl
+import errno
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import resources
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from tenure.domain.errors import (
     SchemaTooNew,
@@ -16,6 +17,7 @@ from tenure.domain.errors import (
     StoreUnavailable,
     Unsupported,
 )
+from tenure.stores.sql.sqlite.forks import Connection, check_inherited, locked
 
 SCHEMA = 2
 APPLICATION_ID = 0x54_4E_55_52
@@ -46,6 +48,11 @@ _NETWORK = frozenset(
         "smbfs",
     ]
 )
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_PERHAPS_FULL = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+"""What SQLite says where it lacks room for anything but a page: of a quota, of a limit, of its index of the log."""
+ROOM = 65_536
+"""Bytes: the index of a small log, and some pages."""
 _CORRUPT = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -82,10 +89,11 @@ class StoreFile:
         try:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
         except OSError as error:
-            raise StoreUnavailable(f"{self.path}: {error.strerror}; check who owns the file and its folder") from error
+            raise os_error(self.path, str(self.path), error) from error
 
     def connect(self) -> sqlite3.Connection:
         """A connection set up for durable, explicit transactions. The file must exist."""
+        check_inherited(self.path)
         with translated(self.path):
             connection = sqlite3.connect(
                 f"file:{quoted(self.path)}?mode=rw",
@@ -94,6 +102,7 @@ class StoreFile:
                 isolation_level=None,
                 check_same_thread=False,
                 cached_statements=256,
+                factory=Connection,
             )
             try:
                 self._set_up(connection)
@@ -148,18 +157,13 @@ class StoreFile:
 
         SQLite's own waiting polls: with 4 processes its p99 was 18 ms (max 330), behind this lock 4.6 ms (max 23).
         """
-        try:
-            lock = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise StoreUnavailable(
-                f"{self.path}-lock: {error.strerror}; check who owns the file and its folder"
-            ) from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        check_inherited(self.path)  # who will be refused need not wait for it
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(locked(f"{self.path}-lock"))
+            except OSError as error:
+                raise os_error(self.path, f"{self.path}-lock", error) from error
             yield
-        finally:
-            fcntl.flock(lock, fcntl.LOCK_UN)  # a child that was forked meanwhile has it open too: closing isn't enough
-            os.close(lock)
 
     @property
     def wal_size(self) -> int:
@@ -212,11 +216,38 @@ def translated(path: Path) -> Iterator[None]:
         raise store_error(path, error) from error
 
 
+def os_error(path: Path, what: str, error: OSError) -> StoreError:
+    """The same for a file beside it."""
+    if error.errno in _NO_ROOM:
+        return _full(path)
+    return StoreUnavailable(f"{what}: {error.strerror}; check who owns the file and its folder")
+
+
+def _full(path: Path) -> StoreFull:
+    return StoreFull(f"{path}: no room left on the device; nothing of this call was kept")
+
+
+def no_room(path: Path) -> bool:
+    """Whether nothing as large as the log is now can grow here: by the device, a quota or a limit of this process."""
+    sizes = [os.stat(one).st_size for one in (path, f"{path}-wal") if os.path.exists(one)]
+    try:
+        with TemporaryFile(dir=path.parent, buffering=0) as probe:
+            os.posix_fallocate(probe.fileno(), max(sizes, default=0), ROOM)
+    except OSError as error:
+        return error.errno in _NO_ROOM
+    return False
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether somebody else's transaction is in the way."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+
+
 def store_error(path: Path, error: sqlite3.Error) -> StoreError:
     """What an SQLite error means for a caller, and what to do about it."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code == sqlite3.SQLITE_FULL:
-        return StoreFull(f"{path}: no room left on the device; nothing of this call was kept")
+    if code == sqlite3.SQLITE_FULL or (code in _PERHAPS_FULL and no_room(path)):
+        return _full(path)
     if code in _CORRUPT:
         return StoreCorrupt(f"{path} is not a SQLite file or is damaged ({error}): restore it from a backup")
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):

@@ -10,7 +10,8 @@ from tenure.domain.errors import InvalidValue, StoreUnavailable
 from tenure.domain.model import Unit
 from tenure.domain.store import Clock
 from tenure.stores.sql.joined import below
-from tenure.stores.sql.sqlite.file import StoreFile, store_error
+from tenure.stores.sql.sqlite.file import StoreFile, is_busy, store_error
+from tenure.stores.sql.sqlite.forks import check_inherited
 from tenure.stores.sql.sqlite.tables import SqliteTables
 
 T = TypeVar("T")
@@ -52,7 +53,7 @@ def run_joined(file: StoreFile, clock: Clock, given: Any, part: Callable[[Unit],
             finally:
                 connection.execute("RELEASE tenure")
         except sqlite3.OperationalError as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+            if is_busy(error):
                 raise StoreUnavailable(
                     f"{file.path} is being written by someone else, and your transaction began by reading: "
                     "begin it with BEGIN IMMEDIATE"
@@ -67,6 +68,7 @@ def _check_file(file: StoreFile, connection: sqlite3.Connection) -> None:
     for _, name, path in connection.execute("PRAGMA database_list").fetchall():
         if name == "main":
             if path and os.path.realpath(path) == file.place:
+                check_inherited(file.path)
                 return
             here = path or "memory"
             raise InvalidValue(f"connection: it is open on {here}, the jobs are in {file.path}: give one on that file")

@@ -15,7 +15,7 @@ from tenure.domain.errors import NotReady, Refused, StoreUnavailable
 from tenure.domain.job import NewJob
 from tenure.domain.model import Unit
 from tenure.domain.names import Ms
-from tenure.domain.store import EVERYTHING, Capabilities, Clock, ClockFloor
+from tenure.domain.store import CANCELS, EVERYTHING, Capabilities, Clock, ClockFloor
 from tenure.stores.base import ModelStore, Operation
 from tenure.stores.clock import system_clock
 from tenure.stores.hints import Hints
@@ -23,10 +23,11 @@ from tenure.stores.inside import inside, inside_at
 from tenure.stores.sql import hot
 from tenure.stores.sql.snapshot import SqlSnapshot
 from tenure.stores.sql.sqlite.file import StoreFile, translated
+from tenure.stores.sql.sqlite.forks import Held, tell_children
 from tenure.stores.sql.sqlite.joined import run_joined
 from tenure.stores.sql.sqlite.shared import open_shared, share
 from tenure.stores.sql.sqlite.snapshot import snapshot
-from tenure.stores.sql.sqlite.tables import SqliteTables
+from tenure.stores.sql.sqlite.tables import SqliteTables, disconnect
 from tenure.stores.sql.sqlite.transaction import SqliteTransaction
 from tenure.stores.sql.sqlite.verify import verify
 from tenure.stores.sql.sqlite.wake import Wake
@@ -38,8 +39,8 @@ T = TypeVar("T")
 LARGE_WAL = 512 * 1024 * 1024
 """A log this long means that a reader keeps it from being folded back; worth a warning."""
 
-_INHERITED: "list[_Open]" = []
-"""What a forked child got from its parent: SQLite's connections must not even be closed there."""
+_INHERITED: "list[_Open | None]" = []
+"""What a forked child got from its parent: its threads aren't there, and others hear by its sockets."""
 
 log = logging.getLogger("tenure.sqlite")
 
@@ -57,6 +58,13 @@ class SqliteStore(ModelStore):
         self._lock = threading.Lock()
         self._open: _Open | None = None
         self._closed = False
+        tell_children(self)
+
+    def forked(self) -> None:
+        self._lock = threading.Lock()
+        self._hints = Hints()
+        _INHERITED.append(self._open)
+        self._open = None
 
     @property
     def capabilities(self) -> Capabilities:
@@ -90,7 +98,7 @@ class SqliteStore(ModelStore):
         with self._lock:
             self._closed = True
             opened, self._open = self._open, None
-        if opened is not None and opened.pid == os.getpid():
+        if opened is not None:
             await asyncio.to_thread(opened.close)
 
     @staticmethod
@@ -126,7 +134,7 @@ class SqliteStore(ModelStore):
         return reply
 
     async def wait(self, topics: Collection[str], timeout_seconds: float) -> bool:
-        self._opened().wake.listen()
+        self._opened().listen(topics)
         return await super().wait(topics, timeout_seconds)
 
     def enqueue_in(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
@@ -146,9 +154,11 @@ class SqliteStore(ModelStore):
         try:
             with inside(self._file.place):
                 yield opened
+            opened.check_owner()
             await asyncio.to_thread(opened.commit)
         finally:
-            await asyncio.shield(asyncio.to_thread(opened.close))
+            if opened.ours:
+                await asyncio.shield(asyncio.to_thread(opened.close))
         self._opened().kept({EVERYTHING})
 
     def snapshot(self) -> AbstractContextManager[SqlSnapshot]:
@@ -174,9 +184,6 @@ class SqliteStore(ModelStore):
         with self._lock:
             if self._closed:
                 raise StoreUnavailable(f"{self._file.path}: this store was closed")
-            if self._open is not None and self._open.pid != os.getpid():
-                _INHERITED.append(self._open)
-                self._open = None
             if self._open is None:
                 self._check_there()
                 self._open = _Open(self._file, self._clock, self._hints, self.ways)
@@ -192,25 +199,32 @@ class _Open:
     """What one process holds: the writer, a reading connection with its thread, and the wake-up socket."""
 
     def __init__(self, file: StoreFile, clock: Clock, hints: Hints, ways: Ways) -> None:
-        self.pid = os.getpid()
         self._file = file
         self._clock = clock
         self.pool = ThreadPoolExecutor(1, "tenure-sqlite-reader")
         self._hints = hints
-        self.wake = Wake(file, lambda: hints.tell((EVERYTHING,)))
+        own = f"{os.getpid()}-{os.urandom(4).hex()}"
+        self.wake = Wake(file, lambda: hints.tell((EVERYTHING,)), own)
+        self._wake_of_cancels = Wake(file, lambda: hints.tell((CANCELS,)), own, of_cancels=True)
         self.writer = Writer(file, clock, self.kept, lambda: hints.jobs_awaited, ways)
-        self._tables: SqliteTables | None = None
+        self._reading = Held(lambda: SqliteTables(file.connect()), disconnect)
 
     def kept(self, topics: set[str]) -> None:
         """Tells whoever waits, here and in other processes."""
         if topics:
             self._hints.tell(topics)
-            self.wake.tell()
+            self.wake.tell(CANCELS in topics)
+
+    def listen(self, topics: Collection[str]) -> None:
+        """Hears of what others do, as far as it is waited for."""
+        if CANCELS in topics:
+            self._wake_of_cancels.listen()
+        if any(topic != CANCELS for topic in topics):
+            self.wake.listen()
 
     def read(self, part: Callable[[Unit], T]) -> T:
         """Runs a part on one snapshot of the file."""
-        with translated(self._file.path):
-            tables = self._reading()
+        with translated(self._file.path), self._reading.used() as tables:
             tables.connection.execute("BEGIN")
             try:
                 meta = tables.begin()
@@ -219,24 +233,19 @@ class _Open:
                 tables.connection.execute("ROLLBACK")
 
     def verify(self) -> list[str]:
-        with translated(self._file.path):
-            return verify(self._reading())
+        with translated(self._file.path), self._reading.used() as tables:
+            return verify(tables)
 
     def checkpoint(self) -> None:
         """Folds the log back into the file as far as readers allow."""
-        with translated(self._file.path):
-            self._reading().connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        with translated(self._file.path), self._reading.used() as tables:
+            tables.connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
         if self._file.wal_size > LARGE_WAL:
             log.warning("%s-wal has %d MiB: a long reader keeps it", self._file.path, self._file.wal_size >> 20)
-
-    def _reading(self) -> SqliteTables:
-        if self._tables is None:
-            self._tables = SqliteTables(self._file.connect())
-        return self._tables
 
     def close(self) -> None:
         self.writer.close()
         self.wake.close()
+        self._wake_of_cancels.close()
         self.pool.shutdown()
-        if self._tables is not None:
-            self._tables.connection.close()
+        self._reading.close()

@@ -3,6 +3,7 @@
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec.structs import astuple, replace
@@ -299,3 +300,9 @@ class SqliteTables(SqlTables):
     def _forget_config(self) -> None:
         self._config += 1
         super()._forget_config()
+
+
+def disconnect(tables: SqliteTables) -> None:
+    """Closes the tables' connection, which may be broken."""
+    with suppress(sqlite3.Error):
+        tables.connection.close()

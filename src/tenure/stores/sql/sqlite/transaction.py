@@ -1,5 +1,6 @@
 """A transaction that a handler shares with its job: both happen, or neither."""
 
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -23,6 +24,7 @@ class SqliteTransaction(JoinedCalls):
     def __init__(self, file: StoreFile, clock: Clock) -> None:
         self._file = file
         self._clock = clock
+        self._owner = os.getpid()
         self._lock = ExitStack()
         self._connection: sqlite3.Connection | None = None
 
@@ -31,7 +33,17 @@ class SqliteTransaction(JoinedCalls):
         """For the handler's own statements. It commits with the job, or not at all."""
         if self._connection is None:
             raise StoreUnavailable("this transaction has ended")
+        self.check_owner()
         return self._connection
+
+    @property
+    def ours(self) -> bool:
+        """Whether it was begun by this process, and not by one that this was forked from."""
+        return os.getpid() == self._owner
+
+    def check_owner(self) -> None:
+        if not self.ours:
+            raise StoreUnavailable("this transaction belongs to the process that began it, not to a forked child")
 
     def begin(self) -> None:
         self._lock.enter_context(self._file.locked())
@@ -52,6 +64,8 @@ class SqliteTransaction(JoinedCalls):
     def close(self) -> None:
         """Undoes what wasn't committed, and lets the others write."""
         connection, self._connection = self._connection, None
+        if not self.ours:
+            return  # it goes on in the process that began it
         try:
             if connection is not None:
                 if connection.in_transaction:

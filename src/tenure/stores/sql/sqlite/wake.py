@@ -1,6 +1,7 @@
 """Waking other processes on the same file: one datagram socket per process in `<file>-wake/`, a byte per commit.
 
-Where sockets can't be had, and for whoever writes without telling, `PRAGMA data_version` is polled.
+Where sockets can't be had, and for whoever writes without telling, `PRAGMA data_version` is polled. Who waits for
+cancels has a socket for them alone, which other commits pass by.
 """
 
 import os
@@ -12,35 +13,45 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from tenure.domain.errors import StoreError
 from tenure.stores.sql.sqlite.file import StoreFile
+from tenure.stores.sql.sqlite.forks import Connection, Held, check_inherited
 
 POLL_SECONDS = (0.05, 1.0)
 """How often the file is looked at while nothing happens: first, and at most."""
 
 
-class Wake:
-    """Tells other processes of commits, and tells `heard` of theirs."""
+OF_CANCELS = "-cancels"
+"""How the name of a socket ends that hears of cancels only."""
 
-    def __init__(self, file: StoreFile, heard: Callable[[], None]) -> None:
+
+class Wake:
+    """Tells other processes of commits, and tells `heard` of theirs: of all, or of cancels only."""
+
+    def __init__(self, file: StoreFile, heard: Callable[[], None], own: str, *, of_cancels: bool = False) -> None:
         self._file = file
         self._heard = heard
         self._folder = Path(f"{file.path}-wake")
-        self._name = f"{os.getpid()}-{os.urandom(4).hex()}"
+        self._own = own
+        self._name = own + (OF_CANCELS if of_cancels else "")
+        self._of_cancels = of_cancels
         self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._sender.setblocking(False)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._looking = Held(self._connect, sqlite3.Connection.close)
+        self._version: int | None = None
         self._receiver: socket.socket | None = None
         self._stop, self._stopped = os.pipe2(os.O_CLOEXEC)
 
-    def tell(self) -> None:
-        """A byte to every other process that listens; the ones that died are swept up."""
+    def tell(self, cancels: bool = False) -> None:
+        """A byte to every other process that listens for it; the ones that died are swept up."""
         try:
             names = os.listdir(self._folder)
         except OSError:
             return
         for name in names:
-            if name != self._name:
+            if not name.startswith(self._own) and (cancels or not name.endswith(OF_CANCELS)):
                 self._send(name)
 
     def _send(self, name: str) -> None:
@@ -78,28 +89,36 @@ class Wake:
         if self._receiver is not None:
             watched.append(self._receiver)
         shortest, longest = POLL_SECONDS
-        wait, version = shortest, None
-        connection = self._connect()
+        wait = shortest
         while True:
-            ready, _, _ = select.select(watched, [], [], wait)
+            ready, _, _ = select.select(watched, [], [], None if self._of_cancels else wait)
             if self._stop in ready:
                 break
-            seen = _data_version(connection)
-            changed = seen != version
-            version = seen
+            changed = not self._of_cancels and self._changed()
             if self._receiver in ready:
                 _drain(self._receiver)
             if ready or changed:
                 self._heard()
             wait = shortest if changed else min(2 * wait, longest)
-        if connection is not None:
-            connection.close()
+        self._looking.close()
 
-    def _connect(self) -> sqlite3.Connection | None:
+    def _changed(self) -> bool:
+        """Whether others may have committed since it was asked last."""
         try:
-            return sqlite3.connect(f"{self._file.path.as_uri()}?mode=ro", uri=True, check_same_thread=False)
-        except sqlite3.Error:
-            return None
+            with self._looking.used() as connection:
+                seen = int(connection.execute("PRAGMA data_version").fetchone()[0])
+        except (sqlite3.Error, StoreError):
+            return False
+        changed, self._version = seen != self._version, seen
+        return changed
+
+    def _connect(self) -> sqlite3.Connection:
+        """Versions of another connection mean nothing to this one."""
+        self._version = None
+        check_inherited(self._file.path)
+        return sqlite3.connect(
+            f"{self._file.path.as_uri()}?mode=ro", uri=True, check_same_thread=False, factory=Connection
+        )
 
     def close(self) -> None:
         """Stops listening and takes its socket away."""
@@ -126,15 +145,6 @@ class _address:
 
     def __exit__(self, *_: object) -> None:
         os.close(self._folder)
-
-
-def _data_version(connection: sqlite3.Connection | None) -> int | None:
-    if connection is None:
-        return None
-    try:
-        return int(connection.execute("PRAGMA data_version").fetchone()[0])
-    except sqlite3.Error:
-        return None
 
 
 def _drain(receiver: socket.socket | None) -> None:

@@ -7,6 +7,7 @@ of its own, so one that breaks takes nothing with it. A call is answered after i
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -14,14 +15,19 @@ from typing import Any
 
 import msgspec
 
-from tenure.domain.errors import OutcomeUnknown, StoreUnavailable
+from tenure.domain.errors import OutcomeUnknown, StoreFull
 from tenure.domain.model import Unit
 from tenure.domain.store import Clock
 from tenure.stores.base import Operation
-from tenure.stores.sql.sqlite.file import StoreFile, store_error
-from tenure.stores.sql.sqlite.tables import SqliteTables
+from tenure.stores.sql.sqlite.file import BUSY_MS, StoreFile, is_busy, store_error
+from tenure.stores.sql.sqlite.forks import Held
+from tenure.stores.sql.sqlite.tables import SqliteTables, disconnect
 from tenure.stores.ways import Way, Ways
 
+STEP_MS = 100
+"""How long another program's transaction is waited for at a time."""
+UNWRITTEN = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
+"""How a COMMIT fails whose last page didn't get into the log: it is certainly none."""
 GROUP = 64
 """Calls in one transaction at most, so that none waits for too many others."""
 
@@ -57,7 +63,7 @@ class Writer:
         self._jobs_awaited = jobs_awaited
         self._ways = ways
         self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
-        self._tables: SqliteTables | None = None
+        self._held = Held(self._connected, disconnect)
         self._thread = threading.Thread(target=self._run, name="tenure-sqlite-writer", daemon=True)
         self._thread.start()
 
@@ -80,7 +86,7 @@ class Writer:
             if calls:
                 self._serve(calls)
             if ended:
-                self._disconnect()
+                self._held.close()
                 return
 
     def _next_group(self) -> tuple[list[Call], bool]:
@@ -117,20 +123,34 @@ class Writer:
         for attempt in (1, 2):
             try:
                 with self._file.locked():
-                    return self._transaction(calls, topics)
+                    return self._begun(calls, topics)
             except _CommitFailed as failed:
-                self._disconnect()
+                self._held.close()
                 if attempt == 2:
                     raise OutcomeUnknown() from failed.__cause__
             except sqlite3.Error as error:
-                self._disconnect()
+                self._held.close()
                 raise store_error(self._file.path, error) from error
+            except StoreFull:
+                self._held.close()
+                raise
         raise AssertionError("unreachable")
 
-    def _transaction(self, calls: list[Call], topics: set[str]) -> list[Answer]:
-        tables = self._connected()
+    def _begun(self, calls: list[Call], topics: set[str]) -> list[Answer]:
+        """Waits for a program that doesn't take our lock, a little at a time: nobody can fork meanwhile."""
+        until = time.monotonic() + BUSY_MS / 1_000
+        while True:
+            with self._held.used() as tables:
+                try:
+                    tables.connection.execute("BEGIN IMMEDIATE")
+                except sqlite3.OperationalError as error:
+                    if not is_busy(error) or time.monotonic() > until:
+                        raise
+                    continue
+                return self._transaction(tables, calls, topics)
+
+    def _transaction(self, tables: SqliteTables, calls: list[Call], topics: set[str]) -> list[Answer]:
         connection = tables.connection
-        connection.execute("BEGIN IMMEDIATE")
         tables.begin()
         if len(calls) > 1:
             self._ways.took(Way.GROUPED)
@@ -138,9 +158,12 @@ class Writer:
         try:
             connection.execute("COMMIT")
         except sqlite3.Error as error:
-            if store_error(self._file.path, error).__class__ is StoreUnavailable and connection.in_transaction:
+            told = store_error(self._file.path, error)
+            if connection.in_transaction:
                 with suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
+            if isinstance(told, StoreFull) and error.sqlite_errorcode in UNWRITTEN:
+                raise told from error
             raise _CommitFailed from error
         return answers
 
@@ -169,15 +192,9 @@ class Writer:
         return replies
 
     def _connected(self) -> SqliteTables:
-        if self._tables is None:
-            self._tables = SqliteTables(self._file.connect(), self._ways)
-        return self._tables
-
-    def _disconnect(self) -> None:
-        tables, self._tables = self._tables, None
-        if tables is not None:
-            with suppress(sqlite3.Error):
-                tables.connection.close()
+        tables = SqliteTables(self._file.connect(), self._ways)
+        tables.connection.execute(f"PRAGMA busy_timeout = {STEP_MS}")
+        return tables
 
 
 class _CommitFailed(Exception):
