@@ -108,7 +108,9 @@ def test_the_checker_knows_nothing_of_the_domain() -> None:
 
 def test_an_exception_is_an_unknown_outcome() -> None:
     class Broken(MemoryStore):
-        async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[Enqueued | Refused]:
+        async def enqueue(
+            self, jobs: Sequence[NewJob], *, atomic: bool = False, patient: bool = True
+        ) -> list[Enqueued | Refused]:
             raise StoreUnavailable("gone")
 
     entries: list[Entry] = []

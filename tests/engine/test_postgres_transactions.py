@@ -1,11 +1,13 @@
 """In the user's transaction on PostgreSQL, by every driver: rolled back means never enqueued and never told."""
 
 import asyncio
+import copy
 import json
 import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 from uuid import uuid4
@@ -13,13 +15,15 @@ from uuid import uuid4
 import asyncpg
 import psycopg
 import pytest
+from psycopg_pool import ConnectionPool
 from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from tenure import Context, InvalidValue, JobFailed, Tenure
-from tenure.domain.errors import JobCancelled, StoreUnavailable
+from tenure.domain.errors import JobCancelled
 from tenure.domain.states import State
+from tenure.stores.sql.postgres import home
 
 PATIENCE = 20.0
 
@@ -305,19 +309,90 @@ def test_connections_that_wont_do(shop: Shop) -> None:
     asyncio.run(main())
 
 
-def test_a_connection_to_another_database_says_so(shop: Shop) -> None:
+@pytest.fixture
+def elsewhere(shop: Shop) -> Iterator[str]:
+    """Another database of the same server."""
+    name = f"other_{shop.schema}"
     with psycopg.connect(shop.url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {shop.schema}".encode())
-    elsewhere = shop.url.rpartition("/")[0] + f"/{shop.schema}"
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    yield shop.url.rpartition("/")[0] + f"/{name}"
+    with psycopg.connect(shop.url, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+@asynccontextmanager
+async def by_pool(shop: Shop, commit: bool) -> AsyncIterator[Any]:
+    with ConnectionPool(shop.url, min_size=1, max_size=1, open=True) as pool, pool.connection() as connection:
+        yield connection
+        connection.commit() if commit else connection.rollback()
+
+
+@pytest.mark.parametrize("made_there", [True, False], ids=["with the same schema", "without"])
+@pytest.mark.parametrize("opened", [by_psycopg, by_async_psycopg, by_asyncpg, by_asyncpg_pool, by_sqlalchemy, by_pool])
+def test_a_job_goes_to_no_other_database(shop: Shop, elsewhere: str, opened: Opened, made_there: bool) -> None:
+    """Neither where there is a schema of the same name, which isn't this one's, nor where there is none."""
+    other = Tenure(f"{elsewhere}?schema={shop.schema}")
+    away = copy.copy(shop)
+    away.url = elsewhere
 
     async def main() -> None:
-        async with shop.app:
-            with psycopg.connect(elsewhere) as connection, pytest.raises(StoreUnavailable, match="has no schema yet"):
-                await shop.pay.options(connection=connection).enqueue(1)
+        if made_there:
+            async with other:
+                pass
+        with psycopg.connect(elsewhere) as connection:
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {shop.schema}".encode())
+            connection.execute(f"CREATE TABLE {shop.schema}.orders (id int)".encode())
+        said = f"open on database other_{shop.schema} at .*, the jobs are in tenure at .*: give one on that database"
+        async with shop.app as app:
+            async with opened(away, True) as connection:
+                for _ in range(2):
+                    with pytest.raises(InvalidValue, match=said):
+                        await shop.pay.options(connection=connection).enqueue(1)
+            assert await app.jobs() == []
+        if made_there:
+            async with other:
+                assert await other.jobs() == []
 
     asyncio.run(main())
-    with psycopg.connect(shop.url, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {shop.schema}".encode())
+
+
+def test_a_job_goes_to_no_other_server(shop: Shop, quiet_postgres_url: str) -> None:
+    """One whose database has the same name, the same number, and a schema of the same name."""
+    store_url = f"{quiet_postgres_url}?schema={shop.schema}"
+
+    async def main() -> None:
+        async with Tenure(store_url) as other, shop.app as app:
+            with (
+                psycopg.connect(quiet_postgres_url) as connection,
+                pytest.raises(InvalidValue, match=r"open on database tenure at .*, the jobs are in tenure at "),
+            ):
+                await shop.pay.options(connection=connection).enqueue(1)
+            assert await app.jobs() == await other.jobs() == []
+
+    asyncio.run(main())
+    with psycopg.connect(quiet_postgres_url) as connection:
+        connection.execute(f"DROP SCHEMA {shop.schema} CASCADE".encode())
+
+
+def test_a_connection_is_looked_at_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[home.Database] = []
+    look = home.database
+
+    def counted(ask: home.Ask) -> home.Database:
+        looked.append(look(ask))
+        return looked[-1]
+
+    monkeypatch.setattr(home, "database", counted)
+
+    async def main() -> None:
+        async with shop.app, by_async_psycopg(shop, True) as one, by_psycopg(shop, False) as two:
+            for connection in (one, two, one, two, one):
+                await shop.pay.options(connection=connection).enqueue(1)
+
+    with psycopg.connect(shop.url) as connection:
+        connection.execute(f"ALTER TABLE {shop.schema}.orders DROP CONSTRAINT orders_pkey".encode())
+    asyncio.run(main())
+    assert len(looked) == 3, "the store's own, and each connection"
 
 
 def test_djangos_connection(shop: Shop) -> None:
@@ -387,5 +462,141 @@ def test_a_handlers_writes_and_its_success_are_one(shop: Shop, how: str) -> None
             assert len(paid) == (1 if how == "well" else 0)
             wanted = {"well": State.SUCCEEDED, "raise": State.FAILED, "cancel": State.CANCELLED}[how]
             assert (await handle.get()).state is wanted
+
+    asyncio.run(main())
+
+
+# A key that an open transaction holds
+
+
+def others(shop: Shop) -> list[Any]:
+    """Enqueues that want nothing of a held key: without a key, of another tenant, queue or type, with another key."""
+    pay = shop.pay
+    return [
+        pay.options(),
+        pay.options(tenant="bolt"),
+        pay.options(queue="other"),
+        pay.options(tenant="bolt", key="mine"),
+        pay.options(queue="other", key="mine"),
+        *(pay.options(key=f"other {number}") for number in range(20)),
+    ]
+
+
+def test_only_those_wait_for_a_key_who_want_it(shop: Shop) -> None:
+    """They leave together, with those who want the key among them."""
+
+    async def main() -> None:
+        async with shop.app:
+            with psycopg.connect(shop.url) as connection:
+                first = await shop.pay.options(connection=connection, key="mine").enqueue(0)
+                late = [asyncio.create_task(shop.pay.options(key="mine").enqueue(0)) for _ in range(3)]
+                rest = [asyncio.create_task(one.enqueue(n)) for n, one in enumerate(others(shop))]
+                late += [asyncio.create_task(shop.pay.options(key="mine").enqueue(0)) for _ in range(3)]
+                async with asyncio.timeout(PATIENCE):
+                    handles = await asyncio.gather(*rest)
+                    handles += [await one.options(labels={"a": "b"}).enqueue(1) for one in others(shop)[:3]]
+                assert all(handle.created for handle in handles)
+                assert not any(one.done() for one in late)
+                connection.commit()
+            assert {(await one).id for one in late} == {first.id}
+
+    asyncio.run(main())
+
+
+def test_a_key_is_free_again_when_its_holder_rolls_back(shop: Shop) -> None:
+    async def main() -> None:
+        async with shop.app as app:
+            with psycopg.connect(shop.url) as connection:
+                await shop.pay.options(connection=connection, key="mine").enqueue(0)
+                late = [asyncio.create_task(shop.pay.options(key="mine").enqueue(0)) for _ in range(3)]
+                await held_up(shop)
+                connection.rollback()
+            handles = await asyncio.gather(*late)
+            assert [job.id for job in await app.jobs()] == [handles[0].id]
+            assert sorted(handle.created for handle in handles) == [False, False, True]
+
+    asyncio.run(main())
+
+
+def test_held_keys_keep_no_connection(shop: Shop) -> None:
+    """More of them than the store has connections: all the same, others enqueue, claim and settle."""
+    app = Tenure(f"{shop.store_url}&connections=2")
+
+    @app.job
+    async def pay(order: int) -> int:
+        return order
+
+    async def main() -> None:
+        async with app:
+            with psycopg.connect(shop.url) as connection:
+                for order in range(10):
+                    await pay.options(connection=connection, key=f"{order}").enqueue(order)
+                late = [asyncio.create_task(pay.options(key=f"{order}").enqueue(order)) for order in range(10)]
+                await held_up(shop)
+                async with app.worker(), asyncio.timeout(PATIENCE):
+                    handles = [await pay.enqueue(order) for order in range(20)]
+                    assert [await handle.result(PATIENCE) for handle in handles] == list(range(20))
+                assert not any(one.done() for one in late)
+                connection.commit()
+            assert [(await one).created for one in late] == [False] * 10
+
+    asyncio.run(main())
+
+
+def test_a_request_in_a_thread_doesnt_wait_for_itself(shop: Shop) -> None:
+    """Another thread wants its key: that one waits, and what the request enqueues besides doesn't wait with it."""
+    with ThreadPoolExecutor(1) as other, psycopg.connect(shop.url) as connection:
+        first = shop.pay.sync.options(connection=connection, key="mine").enqueue(0)
+        late = other.submit(shop.pay.sync.options(key="mine").enqueue, 0)
+        asyncio.run(held_up(shop))
+        handles = [shop.pay.sync.enqueue(order) for order in range(3)]
+        connection.commit()
+        assert late.result(PATIENCE).id == first.id
+        assert all(handle.created for handle in handles)
+    shop.app.sync.close()
+
+
+def test_connections_of_a_loop_that_wait_for_a_key_take_no_threads(shop: Shop) -> None:
+    """More of them than there are threads to wait in: whoever holds the key can still enqueue, and commit."""
+
+    async def wait(order: int) -> bool:
+        async with await psycopg.AsyncConnection.connect(shop.url) as connection:
+            return bool((await shop.pay.options(connection=connection, key="mine").enqueue(0)).created)
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
+        async with shop.app, await psycopg.AsyncConnection.connect(shop.url) as holder:
+            await shop.pay.options(connection=holder, key="mine").enqueue(0)
+            late = [asyncio.create_task(wait(order)) for order in range(4)]
+            await held_up(shop)
+            async with asyncio.timeout(PATIENCE):
+                await shop.pay.options(connection=holder).enqueue(1)
+            await holder.commit()
+            assert await asyncio.gather(*late) == [False] * 4
+
+    asyncio.run(main())
+
+
+def test_a_success_that_waits_for_a_key_holds_up_no_other(shop: Shop) -> None:
+    """It carries a job whose key is held. The worker goes on claiming and settling meanwhile."""
+
+    @shop.app.job(max_attempts=1)
+    async def carry(ctx: Context, order: int) -> int:
+        carried = ctx.enqueue(shop.pay.options(key="mine").build(0))
+        return order if carried.id else -1
+
+    async def main() -> None:
+        async with shop.app as app, app.worker():
+            with psycopg.connect(shop.url) as connection:
+                first = await shop.pay.options(connection=connection, key="mine").enqueue(0)
+                late = [await carry.enqueue(order) for order in range(3)]
+                await held_up(shop)
+                handles = [await shop.pay.enqueue(order) for order in range(20)]
+                async with asyncio.timeout(PATIENCE):
+                    assert [await handle.result() for handle in handles] == list(range(20))
+                assert [(await one.get()).state for one in late] == [State.RUNNING] * 3
+                connection.commit()
+            assert [await one.result(PATIENCE) for one in late] == [0, 1, 2]
+            assert [job.id for job in await app.jobs(job_type="pay", queue="default")][-1] == first.id
 
     asyncio.run(main())

@@ -339,7 +339,7 @@ WALKED = {
     },
 }
 """Statement → the indexes by which it finds rows of tables that may be full of dead ones, and by what."""
-WHOLE = {"arrive_alike"}
+WHOLE = {"arrive_alike", "arrive_at_once"}
 """Statements whose optional parts have parameters of their own: with these left out, their types wouldn't be known."""
 OPTIONAL = re.compile(r"/\* \w+ \*/ .*?/\* end \*/ ", re.DOTALL)
 """Parts of a statement that plain jobs don't need."""

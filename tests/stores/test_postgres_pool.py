@@ -139,3 +139,24 @@ def test_what_is_no_pool(postgres_url: str) -> None:
     of_a_loop: Any = AsyncConnectionPool(postgres_url, open=False)
     with pytest.raises(InvalidValue, match="belong to an event loop"):
         PostgresStore(postgres_url, pool=of_a_loop)
+
+
+def test_a_pool_of_another_database_is_refused(postgres_url: str) -> None:
+    """Also if there is a schema of the same name there."""
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute("CREATE DATABASE pooled_elsewhere")
+    elsewhere = postgres_url.rpartition("/")[0] + "/pooled_elsewhere"
+
+    async def main() -> None:
+        await PostgresStore(f"{elsewhere}?schema=lent").migrate()
+        with ConnectionPool(elsewhere, min_size=1, max_size=1, open=True) as pool:
+            store = PostgresStore(f"{postgres_url}?schema=lent", pool=pool)
+            await store.migrate()
+            with pytest.raises(InvalidValue, match="pool: it is open on database pooled_elsewhere at "):
+                await store.enqueue([JOB])
+            await store.close()
+
+    asyncio.run(main())
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute("DROP DATABASE pooled_elsewhere WITH (FORCE)")
+        db.execute("DROP SCHEMA lent CASCADE")

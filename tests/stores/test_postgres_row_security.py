@@ -15,6 +15,7 @@ from tenure.domain.job import NewJob, Parent
 from tenure.domain.states import Mode
 from tenure.service.cli.main import main as command
 from tenure.stores.sql.postgres import PostgresStore
+from tenure.stores.sql.postgres.migrate import SCHEMA
 from tenure.testing.postgres import PostgresServer
 
 PATIENCE = 60.0
@@ -188,7 +189,7 @@ def new(number: int, tenant: str = "acme", **fields: Any) -> NewJob:
 def test_a_tenants_store_enqueues_reads_and_cancels_its_own(site: Site) -> None:
     async def main() -> None:
         store = PostgresStore(site.url("clerk", "acme"))
-        assert await store.migrate() == 1
+        assert await store.migrate() == SCHEMA
         batch = [new(1), new(2, key="two", labels={"x": "y"}), new(3, delay=9_000, expires=10_000)]
         assert await store.enqueue(batch) == [Enqueued(job.id) for job in batch]
         family = [new(4), new(5, parents=(Parent(new(4).id),))]

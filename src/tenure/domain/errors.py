@@ -4,6 +4,7 @@
     ├── InvalidValue            a value that can't be accepted, whatever the store holds
     ├── StoreError              the store itself is broken, absent or not ours
     │   ├── StoreUnavailable    can't be opened, read or written now
+    │   │   └── KeyWaits        a key is held by a transaction that is still open
     │   ├── StoreFull           no room left on the device
     │   ├── StoreCorrupt        not a Tenure store, or a damaged one
     │   ├── SchemaTooNew        written by a newer Tenure
@@ -103,6 +104,10 @@ class StoreError(TenureError):
 
 class StoreUnavailable(StoreError):
     """The store can't be opened, read or written now."""
+
+
+class KeyWaits(StoreUnavailable):
+    """A transaction that is still open holds the key of one of these jobs, or its id; nothing of the call was kept."""
 
 
 class StoreFull(StoreError):

@@ -69,6 +69,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """Several readers can share one consistent view."""
     enqueues_ahead: int = 1
     """How many calls of `enqueue`, full ones, an event loop may have on their way at once: they arrive in order."""
+    keys_wait: bool = False
+    """A key may be held by another's transaction that is still open: whoever enqueues it waits for that one's end."""
 
 
 class Store(Protocol):
@@ -83,8 +85,14 @@ class Store(Protocol):
     async def close(self) -> None:
         """Lets go of everything; the store may not be used after."""
 
-    async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[Enqueued | Refused]:
-        """Puts jobs in, in order, each seeing those before it. Atomic: all are created, or none."""
+    async def enqueue(
+        self, jobs: Sequence[NewJob], *, atomic: bool = False, patient: bool = True
+    ) -> list[Enqueued | Refused]:
+        """Puts jobs in, in order, each seeing those before it. Atomic: all are created, or none.
+
+        Where the store's `keys_wait`, a call that isn't patient raises `KeyWaits` instead of waiting for a transaction
+        that holds one of the keys; nothing of it was kept then.
+        """
 
     async def claim(self, request: Claim) -> Claimed | Refused:
         """Leases up to n jobs, fairly over tenants. An empty answer writes nothing."""
@@ -93,7 +101,9 @@ class Store(Protocol):
         """Extends leases and records progress."""
 
     async def settle(self, settlements: Sequence[Settle]) -> list[Settled | Refused]:
-        """Ends leases; items are independent."""
+        """Ends leases; items are independent. Where the store's `keys_wait`, a call with a success that carries a job
+        whose key a transaction holds raises `KeyWaits`, `exchange` too; nothing of it was kept then.
+        """
 
     async def exchange(self, settlements: Sequence[Settle], request: Claim) -> Exchanged:
         """Settles, then claims what is there now, in one round trip where the store can."""

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextvars import Context
 
 from tenure.domain.calls import Enqueued
-from tenure.domain.errors import OutcomeUnknown, Refused, StoreError
+from tenure.domain.errors import KeyWaits, OutcomeUnknown, Refused, StoreError
 from tenure.domain.job import Alike, NewJob
 from tenure.domain.names import MAX_BATCH
 from tenure.domain.store import Store
+from tenure.engine.held import HeldKeys, Key, keys_of
 from tenure.stores.inside import inside_at
 
 FLUSH_JOBS = MAX_BATCH
@@ -31,8 +32,10 @@ log = logging.getLogger("tenure.client")
 class Sending:
     """Some jobs of one caller, on their way."""
 
-    def __init__(self, jobs: Sequence[NewJob]) -> None:
+    def __init__(self, jobs: Sequence[NewJob], keys: frozenset[Key] = frozenset()) -> None:
         self.jobs = jobs
+        self.keys = keys
+        """What they may have to wait for."""
         self.size = sum(_sizes(jobs))
         self.replies: asyncio.Future[list[Reply]] = asyncio.get_running_loop().create_future()
 
@@ -59,6 +62,8 @@ class Enqueuer:
         self._flusher: asyncio.Task[None] | None = None
         self._alone: asyncio.Future[None] | None = None
         """Done when the call that a caller makes itself is."""
+        self._keys_wait = store.capabilities.keys_wait
+        self._held = HeldKeys(self._send)
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Reply]:
         """A reply per job, in order, once all are durable or refused. A cancelled caller leaves its jobs on their way.
@@ -67,9 +72,17 @@ class Enqueuer:
         """
         if not _fit(jobs) or inside_at() is not None:
             return await self.enqueue_parts([jobs])
-        if self._alone is None and not self._waiting and not self._flushing:
-            return await self._send_alone(jobs)
-        return await (await self._put(jobs)).replies
+        keys = self._keys(jobs)
+        if self._alone is None and not self._waiting and not self._flushing and not self._held.want(keys):
+            try:
+                return await self._send_alone(jobs, keys)
+            except KeyWaits:
+                if not keys:
+                    raise
+            held = Sending(jobs, keys)
+            self._held.wait(held)
+            return await held.replies
+        return await (await self._put(jobs, keys)).replies
 
     async def enqueue_parts(self, jobs: Iterable[Sequence[NewJob]]) -> list[Reply]:
         """The same for many jobs, of which some are on their way while the next are made.
@@ -82,7 +95,7 @@ class Enqueuer:
         sent: list[Sending] = []
         try:
             for part in parts:
-                sent.append(await self._put(part))
+                sent.append(await self._put(part, self._keys(part)))
                 await asyncio.sleep(0)  # so that it leaves
         except Exception as error:
             if sent:
@@ -90,13 +103,13 @@ class Enqueuer:
             raise
         return await _all_replies(sent)
 
-    async def _send_alone(self, jobs: Sequence[NewJob]) -> list[Reply]:
+    async def _send_alone(self, jobs: Sequence[NewJob], keys: frozenset[Key]) -> list[Reply]:
         """Sends at once, on the caller's own task: the way to another and back takes as long as to make the jobs."""
         alone = self._alone = asyncio.get_running_loop().create_future()
         try:
-            return await persist(self.store, jobs)
+            return await persist(self.store, jobs, patient=not keys)
         except asyncio.CancelledError:
-            again = Sending(jobs)  # what came of it isn't known: to ask again is safe (§5a)
+            again = Sending(jobs, keys)  # what came of it isn't known: to ask again is safe (§5a)
             again.replies.cancel()
             self._waiting.appendleft(again)
             self._jobs_waiting += len(jobs)
@@ -110,15 +123,21 @@ class Enqueuer:
         """All are created, or none; never together with others' jobs."""
         return await persist(self.store, jobs, atomic=True)
 
-    async def _put(self, jobs: Sequence[NewJob]) -> Sending:
+    async def _put(self, jobs: Sequence[NewJob], keys: frozenset[Key]) -> Sending:
         while self._jobs_waiting >= WAITING_JOBS:
             self._room.clear()
             await self._room.wait()
-        sending = Sending(jobs)
+        sending = Sending(jobs, keys)
+        if self._held.want(keys):
+            self._held.wait(sending)
+            return sending
         self._waiting.append(sending)
         self._jobs_waiting += len(jobs)
         self._flush_soon()
         return sending
+
+    def _keys(self, jobs: Sequence[NewJob]) -> frozenset[Key]:
+        return keys_of(jobs) if self._keys_wait else frozenset()
 
     @property
     def _flushing(self) -> bool:
@@ -135,6 +154,7 @@ class Enqueuer:
             await asyncio.shield(self._alone)
         if self._flusher is not None:
             await asyncio.shield(self._flusher)
+        await self._held.close()
 
     async def _flush(self) -> None:
         under_way: set[asyncio.Task[None]] = set()
@@ -158,6 +178,8 @@ class Enqueuer:
     async def _sent(self, batch: list[Sending]) -> None:
         try:
             await self._send(batch)
+        except KeyWaits:
+            self._held.part(batch)  # nobody else waits for it, neither in this batch nor behind it
         except BaseException as error:
             for sending in batch:
                 sending.fail(error)
@@ -179,8 +201,9 @@ class Enqueuer:
 
     async def _send(self, batch: list[Sending]) -> None:
         """One call for all. A batch that breaks for its data is halved until whoever broke it is alone."""
+        patient = not any(sending.keys for sending in batch)
         try:
-            replies = await persist(self.store, batch[0].jobs if len(batch) == 1 else _joined(batch))
+            replies = await persist(self.store, batch[0].jobs if len(batch) == 1 else _joined(batch), patient=patient)
         except StoreError:
             raise
         except Exception:
@@ -190,6 +213,8 @@ class Enqueuer:
             for half in (batch[:middle], batch[middle:]):
                 try:
                     await self._send(half)
+                except KeyWaits:
+                    self._held.part(half)
                 except Exception as error:
                     for sending in half:
                         sending.fail(error)
@@ -241,14 +266,15 @@ def _parts(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
         yield jobs[start:]
 
 
-async def persist(store: Store, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[Reply]:
+async def persist(store: Store, jobs: Sequence[NewJob], *, atomic: bool = False, patient: bool = True) -> list[Reply]:
     """Enqueues; while the outcome is unknown, asks again with the same jobs, which is safe (§5a)."""
+    hasty: dict[str, bool] = {} if patient else {"patient": False}
     loop = asyncio.get_running_loop()
     deadline = loop.time() + DEADLINE_SECONDS
     wait, longest = RETRY_SECONDS
     while True:
         try:
-            return await store.enqueue(jobs, atomic=atomic)
+            return await store.enqueue(jobs, atomic=atomic, **hasty)
         except OutcomeUnknown as error:
             if loop.time() + wait > deadline:
                 raise OutcomeUnknown(tuple(job.id for job in jobs)) from error

@@ -27,6 +27,7 @@ from tenure.domain.calls import (
     Settle,
     Settled,
     Stored,
+    Succeed,
     Swept,
 )
 from tenure.domain.errors import InvalidValue, Refused
@@ -76,7 +77,9 @@ class ModelStore(ABC):
         self.ways.took(Way.SETTLE_MODEL)
         return model.settle(unit, settlements)
 
-    async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[Enqueued | Refused]:
+    async def enqueue(
+        self, jobs: Sequence[NewJob], *, atomic: bool = False, patient: bool = True
+    ) -> list[Enqueued | Refused]:
         check_batch("jobs", jobs)
         self.ways.took(Way.ENQUEUE_MODEL)
         (replies,) = await self._write(lambda unit: model.enqueue(unit, jobs, atomic))
@@ -176,3 +179,10 @@ def putting(document: Document, expect: int | None, ttl: Ms | None) -> Operation
     if ttl is not None:
         names.duration("ttl", ttl, 1)
     return lambda unit: documents.put(unit, document, expect, ttl)
+
+
+def carries_keys(settlements: Sequence[Settle]) -> bool:
+    """Whether one of them is a success that enqueues jobs with keys."""
+    return any(
+        type(one.outcome) is Succeed and any(job.key is not None for job in one.outcome.jobs) for one in settlements
+    )

@@ -231,6 +231,9 @@ class MemoryTables:
         lanes = self._index.waiting.keys() | self._index.running.keys()
         return sorted(tenant for tenant, of in lanes if of == queue)
 
+    def arriving(self, lane: Lane) -> bool:
+        return False
+
     # Scans of a claim
 
     def promote(self, queues: Sequence[str], now: Ms) -> None:

@@ -329,9 +329,12 @@ class RecordingStore:
     async def close(self) -> None:
         await self._record("close", {}, self.store.close, lambda _: {})
 
-    async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[Enqueued | Refused]:
+    async def enqueue(
+        self, jobs: Sequence[NewJob], *, atomic: bool = False, patient: bool = True
+    ) -> list[Enqueued | Refused]:
         asked = {"jobs": plain(list(jobs)), "atomic": atomic}
-        return await self._record("enqueue", asked, lambda: self.store.enqueue(jobs, atomic=atomic), _many)
+        hasty: dict[str, bool] = {} if patient else {"patient": False}
+        return await self._record("enqueue", asked, lambda: self.store.enqueue(jobs, atomic=atomic, **hasty), _many)
 
     async def claim(self, request: Claim) -> Claimed | Refused:
         return await self._record("claim", {"claim": plain(request)}, lambda: self.store.claim(request), _one)

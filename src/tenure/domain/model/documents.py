@@ -4,13 +4,13 @@ import msgspec
 from msgspec.structs import replace
 
 from tenure.domain.calls import Document, Stored
-from tenure.domain.config import QUEUE, TENANT, QueueConfig, TenantConfig, merge
+from tenure.domain.config import QUEUE, TENANT, QueueConfig, QueueRules, TenantConfig, merge
 from tenure.domain.errors import InvalidValue, ModeConflict, Refused, StoreFrozen, VersionConflict
 from tenure.domain.event import Event
-from tenure.domain.model.tables import Tables
+from tenure.domain.model.tables import Lane, Tables
 from tenure.domain.model.unit import Unit
 from tenure.domain.names import EVERYONE, SYSTEM, Ms
-from tenure.domain.states import EventKind
+from tenure.domain.states import EventKind, Mode
 
 Config = QueueConfig | TenantConfig
 
@@ -81,17 +81,25 @@ def _configure(unit: Unit, document: Document, current: Document | None, config:
 
 
 def _mode_conflict(tables: Tables, document: Document, new: QueueConfig) -> Refused | None:
-    """A mode may change only where no live job would see it change."""
+    """A mode may change only where no live job would see it change, nor one whose enqueue isn't committed yet."""
     queue = document.name
     for tenant in tables.live_tenants(queue):
-        if document.tenant not in (EVERYONE, tenant):
-            continue
-        own, everyone = configs(tables, tenant, queue)
-        before = merge(own, everyone).mode
-        after = merge(own, new) if document.tenant == EVERYONE else merge(new, everyone)
-        if after.mode is not before:
-            return ModeConflict(before)
-    return None
+        if document.tenant in (EVERYONE, tenant):
+            before, after = modes(tables, tenant, (document.tenant, queue), new)
+            if after.mode is not before:
+                return ModeConflict(before)
+    before, after = modes(tables, document.tenant, (document.tenant, queue), new)
+    changes = after.mode is not before
+    return ModeConflict(before) if changes and tables.arriving((document.tenant, queue)) else None
+
+
+def modes(tables: Tables, tenant: str, configured: Lane, new: QueueConfig) -> tuple[Mode, QueueRules]:
+    """A tenant's mode in a queue before its own or everyone's configuration says something new, and its rules after."""
+    own, everyone = configs(tables, tenant, configured[1])
+    if tenant == EVERYONE:
+        own = None
+    after = merge(own, new) if configured[0] == EVERYONE else merge(new, everyone)
+    return merge(own, everyone).mode, after
 
 
 def configs(tables: Tables, tenant: str, queue: str) -> tuple[QueueConfig | None, QueueConfig | None]:

@@ -105,6 +105,9 @@ class Tables(Protocol):
     def live_tenants(self, queue: str) -> list[str]:
         """Tenants with a job in the queue that isn't terminal."""
 
+    def arriving(self, lane: Lane) -> bool:
+        """Whether an enqueue into the lane isn't committed yet; into everyone's (`*`), of any tenant."""
+
     # Scans of a claim. `promote` comes first: scans see the jobs due at `now`.
 
     def promote(self, queues: Sequence[str], now: Ms) -> None:

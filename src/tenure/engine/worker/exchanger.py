@@ -17,13 +17,14 @@ from typing import NamedTuple
 import msgspec
 
 from tenure.domain.calls import Claim, Claimed, Cursor, Fail, Settle, Settled
-from tenure.domain.errors import LeaseExpired, Refused, StoreError
+from tenure.domain.errors import KeyWaits, LeaseExpired, Refused, StoreError
 from tenure.domain.job import Failure
 from tenure.domain.names import Ms
 from tenure.domain.store import Store, queue_topic
 from tenure.engine.worker.clock import boottime
 from tenure.engine.worker.forks import forks, leave_if_forked
 from tenure.engine.worker.hand import Hand, Hands
+from tenure.stores.base import carries_keys
 
 BATCH = 500
 AT_ONCE = 2
@@ -37,6 +38,8 @@ SOME = 16
 """Jobs that begin before the other call may go on."""
 BEGINNINGS = "0123456789abcdefghijklmnopqrstuvwxyz"
 RETRY_SECONDS = (0.1, 5.0)
+HELD_SECONDS = 0.4
+"""Until an outcome that waits for a key is tried again, at most."""
 
 log = logging.getLogger("tenure.worker")
 
@@ -94,6 +97,8 @@ class Exchanger:
         self._due_at = 0.0
         self._poll = terms.poll[0]
         self._turns: list[asyncio.Task[None]] = []
+        self._apart: set[asyncio.Task[None]] = set()
+        """Ends that wait for a key, each by itself."""
         self._asked = 0
         """Jobs that claims on their way may bring."""
         self._plenty = False
@@ -141,11 +146,11 @@ class Exchanger:
                 if self._may_turn():
                     self._turns.append(asyncio.create_task(self._counted(), name="tenure-exchange"))
                     await asyncio.sleep(0)  # it says what it takes before another is thought of
-                elif self._closing and not self._turns:
+                elif self._closing and not self._turns and not self._apart:
                     return
         finally:
             self._closing = True
-            for task in (listener, *self._turns):
+            for task in (listener, *self._turns, *self._apart):
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
@@ -163,7 +168,7 @@ class Exchanger:
     async def _until_due(self) -> None:
         """Waits until there is something to do, or something was done."""
         while not self._may_turn() and not any(turn.done() for turn in self._turns):
-            if self._closing and not self._turns:
+            if self._closing and not self._turns and not self._apart:
                 return
             self._wake.clear()
             looks = self._has_room() and not self._turns
@@ -246,10 +251,35 @@ class Exchanger:
             batch, sent = self._in_time(batch), boottime()
             try:
                 return batch, sent, *await self._send([ended.settle for ended in batch], request)
+            except KeyWaits as error:
+                if request is not None or len(batch) > 1:
+                    batch, before = self._without_keys(batch), batch
+                    if len(batch) < len(before):
+                        continue
+                log.debug("an outcome waits for a key: %s", error)
+                longest = HELD_SECONDS
             except StoreError as error:
                 log.warning("the store didn't answer, asking again in %.1f s: %s", wait, error)
             await asyncio.sleep(wait * random.uniform(0.5, 1))
             wait = min(2 * wait, longest)
+
+    def _without_keys(self, batch: list[Ended]) -> list[Ended]:
+        """Those that needn't wait for a key that some transaction holds; the others go on by themselves."""
+        for ended in batch:
+            if carries_keys([ended.settle]):
+                task = asyncio.create_task(self._end(ended), name="tenure-settle-key")
+                self._apart.add(task)
+                task.add_done_callback(self._ended_apart)
+        return [ended for ended in batch if not carries_keys([ended.settle])]
+
+    def _ended_apart(self, task: "asyncio.Task[None]") -> None:
+        self._apart.discard(task)
+        self._wake.set()
+
+    async def _end(self, ended: Ended) -> None:
+        batch, _, settled, _ = await self._call([ended], None)
+        for one, reply in zip(batch, settled, strict=True):
+            self._answered(one, reply)
 
     def _in_time(self, batch: list[Ended]) -> list[Ended]:
         """Those whose lease is still ours: what can't be any more isn't settled."""

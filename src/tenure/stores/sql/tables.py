@@ -282,6 +282,9 @@ class SqlTables(ABC):
     def live_tenants(self, queue: str) -> list[str]:
         return [row[0] for row in self.all("live_tenants", queue)]
 
+    def arriving(self, lane: Lane) -> bool:
+        return False  # one writes at a time
+
     # Scans of a claim
 
     @abstractmethod

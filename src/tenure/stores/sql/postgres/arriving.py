@@ -20,6 +20,7 @@ from tenure.domain.job import Alike, NewJob, Spec, fingerprinting, key_hash
 from tenure.domain.names import Ms
 from tenure.domain.states import Mode
 from tenure.stores.sql import rows
+from tenure.stores.sql.postgres import modes
 from tenure.stores.sql.postgres.arrays import bigints, byteas, encoded_texts, texts
 from tenure.stores.sql.postgres.tables import PostgresTables
 from tenure.stores.sql.postgres.wake import News
@@ -130,17 +131,17 @@ def _arrive_alike(
     parts = _parts([kind])
     if len(jobs) == 1 and not parts:
         way = Way.ENQUEUE_ONE
-        name, values = "arrive_one", _one_values(jobs[0], tables.config, now)
+        name, values = "arrive_one", _one_values(jobs[0], tables, now)
     elif len(jobs) >= MANY and not parts:
         moment, numbers = tables.row("arrival_numbers", len(jobs), now)
         placed()
         if type(jobs) is not Alike:
             jobs = Alike(kind, [one.id for one in jobs], [one.payload for one in jobs])
         way = Way.ENQUEUE_NUMBERED
-        name, values = "arrive_numbered", _numbered_values(jobs, tables.config, moment, numbers)
+        name, values = "arrive_numbered", _numbered_values(jobs, tables, moment, numbers)
     else:
         way = Way.ENQUEUE_ALIKE
-        name, values = "arrive_alike", _alike_values(jobs, tables.config, now)
+        name, values = "arrive_alike", _alike_values(jobs, tables, now)
     tables.ways.took(way)
     text = None if news is None else news.text()
     if news is None or text is None:
@@ -155,8 +156,9 @@ def _any(found: Sequence[Sequence[Any]]) -> bool:
     return bool(found and found[0][0])
 
 
-def _numbered_values(jobs: Alike, config: int, now: Ms, numbers: Sequence[int]) -> list[Any]:
+def _numbered_values(jobs: Alike, tables: PostgresTables, now: Ms, numbers: Sequence[int]) -> list[Any]:
     job = jobs.kind
+    held = tables.lane_keys((job.tenant, job.queue))
     kind = rows.encode(_spec(job, _ID, _FINGERPRINT, _SIZE, None))
     stamped = kind.replace(_ROOM[1], now.to_bytes(8))
     before_id, before_seq, before_hash, before_size, rest = _split(
@@ -171,8 +173,8 @@ def _numbered_values(jobs: Alike, config: int, now: Ms, numbers: Sequence[int]) 
         digest, size = fingerprint.digest(), len(payload).to_bytes(4)
         specs.append(b"".join((before_id, id, before_seq, number, before_hash, digest, before_size, size, rest)))
     stories = _stories(job, jobs.ids, jobs.payloads).replace(_NOW_MARK, str(now)).replace(_DUE_MARK, str(now))
-    whose = (config, now, job.tenant, job.queue, job.job_type, job.priority)
-    return [*whose, bigints(numbers), encoded_texts(ids), byteas(specs), byteas(jobs.payloads), stories]
+    whose = (tables.config, now, job.tenant, job.queue, job.job_type, job.priority)
+    return [*whose, bigints(numbers), encoded_texts(ids), byteas(specs), byteas(jobs.payloads), stories, *held]
 
 
 def one_values(tables: PostgresTables, job: NewJob, now: Ms | None) -> list[Any] | None:
@@ -181,17 +183,18 @@ def one_values(tables: PostgresTables, job: NewJob, now: Ms | None) -> list[Any]
         return None
     if job.key is not None or _parts([job]) or not _plain(tables, job):
         return None
-    return _one_values(job, tables.config, now)
+    return _one_values(job, tables, now)
 
 
-def _one_values(job: NewJob, config: int, now: Ms | None) -> list[Any]:
+def _one_values(job: NewJob, tables: PostgresTables, now: Ms | None) -> list[Any]:
     spec = rows.encode(_spec(job, job.id, job.fingerprint, len(job.payload), None))
     seq_at, now_at, _ = [spec.find(room) + 1 for room in _ROOM]
-    whose = (config, now, job.tenant, job.id, job.queue, job.job_type)
-    return [*whose, spec, seq_at, now_at, job.priority, job.payload, _stories(job, [job.id], [job.payload])]
+    whose = (tables.config, now, job.tenant, job.id, job.queue, job.job_type)
+    story, held = _stories(job, [job.id], [job.payload]), tables.lane_keys((job.tenant, job.queue))
+    return [*whose, spec, seq_at, now_at, job.priority, job.payload, story, *held]
 
 
-def _alike_values(jobs: Sequence[NewJob], config: int, now: Ms | None) -> list[Any]:
+def _alike_values(jobs: Sequence[NewJob], tables: PostgresTables, now: Ms | None) -> list[Any]:
     job = jobs[0]
     spec = rows.encode(_spec(job, _ID, _FINGERPRINT, _SIZE, None if job.key is None else _KEY))
     before_id, before_hash, before_size, before_key, rest = _split(
@@ -210,7 +213,7 @@ def _alike_values(jobs: Sequence[NewJob], config: int, now: Ms | None) -> list[A
         )
         fingerprints.append(digest)
     return [
-        config,
+        tables.config,
         now,
         job.tenant,
         job.queue,
@@ -230,6 +233,7 @@ def _alike_values(jobs: Sequence[NewJob], config: int, now: Ms | None) -> list[A
         byteas(fingerprints),
         texts(list(job.labels)),
         texts(list(job.labels.values())),
+        *tables.lane_keys((job.tenant, job.queue)),
     ]
 
 
@@ -284,6 +288,7 @@ def _arrive_mixed(tables: PostgresTables, jobs: Sequence[NewJob], now: Ms | None
         column("bigint", named[0]),
         column("text", named[1]),
         column("text", named[2]),
+        column("bigint", modes.keys(tables, {(job.tenant, job.queue) for job in jobs})),
     )
     return bool(row[0])
 

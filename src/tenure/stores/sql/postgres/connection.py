@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 import psycopg
-from psycopg import AsyncConnection, Connection, RawCursor
+from psycopg import AsyncConnection, Connection, IsolationLevel, RawCursor
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
@@ -13,7 +13,7 @@ from psycopg.rows import tuple_row
 from tenure.domain.errors import InvalidValue, StoreError, StoreFull, StoreUnavailable, Unsupported
 from tenure.stores.sql.postgres.arrays import adapt
 from tenure.stores.sql.postgres.patience import KEEPALIVE, STATEMENT_SECONDS, PatientConnection
-from tenure.stores.sql.postgres.place import Overtaken
+from tenure.stores.sql.postgres.place import Held, Overtaken
 
 OLDEST_SERVER = 140_000
 SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}")
@@ -29,30 +29,53 @@ KEPT_STATEMENTS = 1_000
 """More than there are: a statement is planned once for each connection."""
 
 SETTINGS = {
+    "bytea_output": "hex",
+    "datestyle": "ISO, MDY",
+    "default_transaction_deferrable": "off",
+    "default_transaction_isolation": "read committed",
     "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
     "enable_seqscan": "off",
+    "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",
+    "intervalstyle": "postgres",
     "jit": "off",
     "lock_timeout": "0",
     "plan_cache_mode": "force_generic_plan",
+    "row_security": "on",
+    "search_path": "pg_catalog",
     "statement_timeout": f"{STATEMENT_SECONDS}s",
     **{f"tcp_{name}" if name.startswith("keep") else name: str(value) for name, value in KEEPALIVE.items()},
     "timezone": "UTC",
 }
 """Every statement here finds its rows by an index, whatever statistics say of tables that are empty one moment and full
 the next: plans made for the empty ones walk all dead rows of the full ones. What a host that is gone has locked is free
-again within half a minute: the server looks for it too."""
+again within half a minute: the server looks for it too. The others are here for what a database or a role may have been
+given (ALTER … SET): whoever waits for jobs is idle, a shared view is an idle transaction, and each statement of a call
+sees what was committed before it."""
+TRANSACTION_TIMEOUT = {"transaction_timeout": "0"}
+"""Since PostgreSQL 17."""
+WRITING, GUESTS_WRITING = b"BEGIN", b"BEGIN ISOLATION LEVEL READ COMMITTED"
+"""How transactions that write begin. A session of our own has its isolation already."""
+_HANDLERS = {
+    "idle_in_transaction_session_timeout": "0",
+    "lock_timeout": "0",
+    "statement_timeout": f"{STATEMENT_SECONDS}s",
+}
+"""What a handler's transaction must not be ended by; everything else there is as the database has it."""
 
 
-def _set(settings: dict[str, str], local: bool) -> bytes:
+def _set(settings: dict[str, str], local: bool, version: int) -> bytes:
+    settings = settings | (TRANSACTION_TIMEOUT if version >= 170_000 else {})
     calls = (f"set_config('{name}', '{value}', {str(local).lower()})" for name, value in settings.items())
     return f"SELECT {', '.join(calls)}".encode()
 
 
-_SET_UP = _set(SETTINGS, local=False)
-SET_LOCALLY = _set(SETTINGS, local=True)
-"""The settings for one transaction, on a connection that must be left as it was."""
+def set_locally(connection: "Connection[Any]") -> bytes:
+    """The settings for one transaction, on a connection that must be left as it was."""
+    return _set(SETTINGS, local=True, version=connection.info.server_version)
+
 
 _OVERTAKEN = frozenset(
     [
@@ -60,9 +83,9 @@ _OVERTAKEN = frozenset(
         "23505",  # unique violation
         "40001",  # serialization failure
         "40P01",  # deadlock
-        "55P03",  # lock not available
     ]
 )
+_HELD = "55P03"  # lock not available
 _FULL = "53100"
 _ABSENT = frozenset(["3F000", "42P01", "42703"])
 _FORBIDDEN = "42501"
@@ -125,7 +148,8 @@ class Server:
             try:
                 self._check_version(connection.info.server_version)
                 if not self.pooled:
-                    connection.execute(_SET_UP)
+                    connection.execute(_set(SETTINGS, local=False, version=connection.info.server_version))
+                connection.isolation_level = IsolationLevel.READ_COMMITTED
                 adapt(connection)
             except BaseException:
                 connection.close()
@@ -133,12 +157,17 @@ class Server:
             return connection
 
     async def connect_async(self) -> "AsyncConnection[Any]":
-        """A connection for a handler: as psycopg makes them."""
+        """A connection for a handler, as psycopg makes them; behind a pooler in a transaction already."""
         with translated(self):
             connection = await AsyncConnection.connect(self._address, **self._patience)
             if self.pooled:
                 connection.prepare_threshold = None
             self._check_version(connection.info.server_version)
+            await connection.set_autocommit(not self.pooled)
+            await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
+            await connection.execute(_set(_HANDLERS, local=self.pooled, version=connection.info.server_version))
+            if not self.pooled:
+                await connection.set_autocommit(False)
             return connection
 
     def _check_version(self, version: int) -> None:
@@ -194,6 +223,8 @@ class translated:
         state = getattr(error, "sqlstate", None)
         if state in _OVERTAKEN:
             raise Overtaken from error
+        if state == _HELD:
+            raise Held from error
         if isinstance(error, psycopg.Error) or state is not None:
             raise store_error(self._server, state, error) from error
 
@@ -212,7 +243,10 @@ def store_error(server: Server, state: str | None, error: Exception) -> StoreErr
     if state == _STARTING or (state is None and _STARTING_SAID.search(said)):
         return NotNow(f"{server.shown} lets nobody in yet ({said})")
     if state == _READ_ONLY:
-        return StoreUnavailable(f"{server.shown} is in recovery or read-only: connect to the primary")
+        return StoreUnavailable(
+            f"{server.shown} is in recovery or read-only: connect to the primary. If a transaction or a role may only "
+            "read, by default_transaction_read_only say, use one that may write"
+        )
     if state == _CANCELLED:
         return StoreUnavailable(f"{server.shown}: a statement took too long and was ended ({said})")
     return StoreUnavailable(f"{server.shown}: {said}")

@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 
 class Fiber(greenlet):
-    """A call, and the loop's connections that it may use."""
+    """A call, and the loop's connections that it may use; None if it brings one."""
 
-    def __init__(self, what: Callable[..., Any], connections: "LoopConnections") -> None:
+    def __init__(self, what: Callable[..., Any], connections: "LoopConnections | None") -> None:
         super().__init__(what)
         self.connections = connections
 
@@ -67,7 +67,7 @@ def pause(seconds: float) -> None:
         waited(asyncio.sleep(seconds))
 
 
-def start(connections: "LoopConnections", what: Callable[..., T], *values: Any) -> "asyncio.Future[T]":
+def start(connections: "LoopConnections | None", what: Callable[..., T], *values: Any) -> "asyncio.Future[T]":
     """Runs plain code as a fiber of this loop. It begins at once, and goes to its end whoever waits."""
     fiber = Fiber(what, connections)
     answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()

@@ -1,19 +1,19 @@
 """Working inside a user's own transaction in the same database: what they roll back never happened."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from psycopg import AsyncConnection, Connection
 from psycopg.pq import TransactionStatus
 
-from tenure.domain.errors import InvalidValue, StoreUnavailable
+from tenure.domain.errors import InvalidValue, KeyWaits, StoreUnavailable
 from tenure.domain.model import Unit
 from tenure.domain.store import Clock
 from tenure.stores.sql.joined import below, shown
 from tenure.stores.sql.postgres.connection import Server, translated
-from tenure.stores.sql.postgres.place import Overtaken, Place
-from tenure.stores.sql.postgres.runners import AsyncpgRunner, AsyncPsycopgRunner, PsycopgRunner, Runner
+from tenure.stores.sql.postgres.fibers import waited
+from tenure.stores.sql.postgres.place import Held, Overtaken, Place
+from tenure.stores.sql.postgres.runners import AsyncpgRunner, AsyncPsycopgRunner, PsycopgRunner, Runner, UsersRunner
 from tenure.stores.sql.postgres.tables import PostgresTables
 from tenure.stores.sql.postgres.wake import channel, payload
 
@@ -33,7 +33,7 @@ def is_async(given: Any) -> bool:
     return isinstance(given, AsyncConnection) or _is_asyncpg(given) or shown(given, "sync_connection") is not None
 
 
-def sync_runner(given: Any) -> Runner:
+def sync_runner(given: Any) -> UsersRunner:
     """How to run statements on a user's blocking connection. Raises `InvalidValue` for one where that can't be."""
     found = given if isinstance(given, Connection) else below(given)
     if is_async(given) or is_async(found):
@@ -44,21 +44,20 @@ def sync_runner(given: Any) -> Runner:
     return PsycopgRunner(found)
 
 
-async def async_runner(given: Any) -> Runner:
-    """The same for a connection of the running event loop; statements then run from another thread."""
+async def async_runner(given: Any) -> UsersRunner:
+    """The same for a connection of the running event loop, for a fiber."""
     found = given
     if shown(given, "sync_connection") is not None:  # SQLAlchemy's; it begins with the first statement
         await given.exec_driver_sql("SELECT 1")
         found = shown(shown(given.sync_connection, "connection"), "driver_connection")
-    loop = asyncio.get_running_loop()
     if isinstance(found, AsyncConnection):
         _check(found)
-        return AsyncPsycopgRunner(found, loop)
+        return AsyncPsycopgRunner(found, waited)
     if not _is_asyncpg(found):
         raise InvalidValue(f"connection: a {type(given).__name__} doesn't show one of psycopg 3 or asyncpg; {WANTED}")
     if not found.is_in_transaction():
         raise InvalidValue("connection: it is in no transaction; begin one, or enqueue without connection=")
-    return AsyncpgRunner(found, loop)
+    return AsyncpgRunner(found, waited)
 
 
 def _check(connection: "Connection[Any] | AsyncConnection[Any]") -> None:
@@ -82,6 +81,11 @@ def run_joined(server: Server, place: Place, clock: Clock | None, runner: Runner
         try:
             with translated(server):
                 return _run(server, PostgresTables(runner, place), clock, runner, part, careful=attempt > 1)
+        except Held as held:
+            raise KeyWaits(
+                f"{server.shown}: a transaction that is still open holds the key of one of these jobs, and your "
+                "connection's lock_timeout is over: roll back, and try again"
+            ) from held
         except Overtaken as overtaken:
             if attempt == TRIES:
                 raise StoreUnavailable(

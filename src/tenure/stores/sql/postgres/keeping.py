@@ -21,6 +21,7 @@ from tenure.domain.names import DAY, Ms
 from tenure.domain.states import TERMINAL, State
 from tenure.stores.sql import rows
 from tenure.stores.sql.places import places
+from tenure.stores.sql.postgres import modes
 from tenure.stores.sql.postgres.place import Overtaken
 from tenure.stores.sql.rows import Row
 from tenure.stores.sql.tables import HotMoves
@@ -57,9 +58,12 @@ def keep(tables: "PostgresTables", unit: Unit) -> tuple[Meta, bool]:
     tables.many("put_bucket", sorted((*key, tat) for key, tat in unit.buckets.items()))
     tables.many("put_position", sorted((*lane, group) for lane, group in unit.positions.items()))
     _check_children(tables, unit)
+    modes.hold(tables, unit)
+    changed = modes.changes(tables, unit)
     meta, configured = _keep_meta(tables, unit)
     events = [(tenant, unit.now, encode_events(made)) for tenant, made in unit.events.items()]
     tables.many("add_events", events)
+    modes.change(tables, changed)
     return meta, configured
 
 
@@ -356,7 +360,6 @@ def _keep_documents(tables: "PostgresTables", unit: Unit) -> None:
     gone: list[Row] = []
     for key, document in sorted(unit.documents.items()):
         if key[1] == QUEUE:
-            _check_mode(tables, key, document)
             _count_from_now(tables, key, document)
         before = tables.versions.get(key)
         if document is not None:
@@ -372,19 +375,10 @@ def _keep_documents(tables: "PostgresTables", unit: Unit) -> None:
     tables.pipeline.exactly("remove_document", gone)
 
 
-def _check_mode(tables: "PostgresTables", key: DocumentKey, document: Document | None) -> None:
-    """A mode changes only while no job is there to see it: nobody may be about to enqueue one."""
-    if _config(tables.document(key)).mode is not _config(document).mode:
-        before = tables.live_tenants(key[2])
-        tables.stop()
-        if tables.live_tenants(key[2]) != before:
-            raise Overtaken
-
-
 def _count_from_now(tables: "PostgresTables", key: DocumentKey, document: Document | None) -> None:
     """Jobs that run without a limit aren't counted, until there is one: nobody may be about to claim another."""
     if _config(document).limit is not None and _config(tables.document(key)).limit is None:
-        tables.stop()
+        tables.stop_claims()
         tables.run("limit_running", key[2], key[0])
 
 

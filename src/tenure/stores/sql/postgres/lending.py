@@ -13,8 +13,9 @@ from typing import Any, Protocol
 
 from psycopg import Connection
 
-from tenure.domain.errors import InvalidValue
-from tenure.stores.sql.postgres.connection import SET_LOCALLY, Server, still_there
+from tenure.domain.errors import InvalidValue, StoreError
+from tenure.stores.sql.postgres.connection import GUESTS_WRITING, WRITING, Server, set_locally, sound, still_there
+from tenure.stores.sql.postgres.home import Home
 from tenure.stores.sql.postgres.place import Place, Severed
 from tenure.stores.sql.postgres.runners import ConnectionRunner, OwnRunner, PsycopgRunner
 from tenure.stores.sql.postgres.tables import PostgresTables
@@ -35,7 +36,7 @@ class Connected(PostgresTables):
     def __init__(self, runner: ConnectionRunner, place: Place, guest: bool) -> None:
         super().__init__(runner, place)
         self.runner = runner
-        self._guest = guest
+        self.guest = guest
 
     @property
     def connection(self) -> "Connection[Any]":
@@ -53,9 +54,9 @@ class Connected(PostgresTables):
     def transaction(self, begin: bytes = b"") -> Iterator[None]:
         with self.runner.pipelined():
             if begin:
-                self.say(begin)
-            if self._guest:
-                self.say(SET_LOCALLY)
+                self.say(GUESTS_WRITING if self.guest and begin == WRITING else begin)
+            if self.guest:
+                self.say(set_locally(self.connection))
             yield
 
 
@@ -104,8 +105,9 @@ class OwnConnections:
 class PooledConnections:
     """A user's, who also closes them."""
 
-    def __init__(self, pool: Pool, place: Place) -> None:
+    def __init__(self, pool: Pool, place: Place, home: Home) -> None:
         self._pool = pool
+        self._home = home
         self._place = place
         self._lock = threading.Lock()
         self._idle: list[Connected] = []
@@ -119,6 +121,7 @@ class PooledConnections:
             tables = self._tables(connection)
             before, connection.autocommit = connection.autocommit, True
             try:
+                self._check(tables)
                 yield tables
             finally:
                 tables.end()
@@ -126,6 +129,15 @@ class PooledConnections:
                     connection.autocommit = before
                 with self._lock:
                     self._idle.append(tables)
+
+    def _check(self, tables: Connected) -> None:
+        """It may have broken while it lay there."""
+        try:
+            self._home.check("pool", tables.connection, lambda text: tables.runner.run(text, ()).fetchall())
+        except StoreError as error:
+            if not sound(tables.connection):
+                raise Severed(committing=False) from error
+            raise
 
     def _tables(self, connection: "Connection[Any]") -> Connected:
         with self._lock:

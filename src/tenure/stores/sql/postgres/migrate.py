@@ -16,7 +16,7 @@ from psycopg import Connection
 from tenure.domain.errors import SchemaTooNew
 from tenure.stores.sql.postgres.connection import Server
 
-SCHEMA = 1
+SCHEMA = 2
 IMPATIENT = b"SELECT set_config('lock_timeout', '1s', true)"
 """Whoever wants a table for themselves makes others wait behind them: better to give up, and to try again."""
 

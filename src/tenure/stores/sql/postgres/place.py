@@ -17,6 +17,10 @@ class Overtaken(Exception):
     """Somebody else moved what this transaction has read: it must begin again."""
 
 
+class Held(Overtaken):
+    """Somebody else holds what this transaction needs, and it has waited for as long as it may."""
+
+
 class Severed(Exception):
     """The connection broke. What was on its way happened or not; if it wasn't committing, it did not."""
 

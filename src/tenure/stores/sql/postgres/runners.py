@@ -1,11 +1,11 @@
 """How statements reach the server: on the store's own connections, or on a user's, whichever driver that is.
 
-The model is plain code. On a connection of an event loop it runs in a thread, and each statement goes to the loop and
-back.
+The model is plain code. On a connection of an event loop it runs as a fiber of that loop, or in a thread, from where
+each statement goes to the loop and back.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Protocol
 
@@ -30,6 +30,12 @@ class Runner(Protocol):
 
     def column(self, kind: str, values: Sequence[Any]) -> Any:
         """A column of many rows, as the driver wants an array of that type."""
+
+
+class UsersRunner(Runner, Protocol):
+    """Runs statements on a user's connection."""
+
+    connection: Any
 
 
 class ConnectionRunner(Runner, Protocol):
@@ -110,15 +116,24 @@ class Found:
         return self._rows
 
 
-class _Bridged:
-    """A connection that belongs to an event loop, from another thread."""
+Waited = Callable[[Coroutine[Any, Any, Answer]], Answer]
+"""How plain code gets what a coroutine gives."""
 
-    def __init__(self, connection: Any, loop: asyncio.AbstractEventLoop) -> None:
-        self._connection = connection
-        self._loop = loop
+
+def from_a_thread(loop: asyncio.AbstractEventLoop) -> Waited:
+    """For code in another thread than the loop's."""
+    return lambda asked: asyncio.run_coroutine_threadsafe(asked, loop).result()
+
+
+class _Bridged:
+    """A connection that belongs to an event loop, for plain code."""
+
+    def __init__(self, connection: Any, waited: Waited) -> None:
+        self.connection = connection
+        self._waited = waited
 
     def run(self, text: str, values: Sequence[Any]) -> Answer:
-        return asyncio.run_coroutine_threadsafe(self._ran(text, values), self._loop).result()
+        return self._waited(self._ran(text, values))
 
     def _ran(self, text: str, values: Sequence[Any]) -> Coroutine[Any, Any, Answer]:
         raise NotImplementedError
@@ -127,10 +142,10 @@ class _Bridged:
 class AsyncPsycopgRunner(_Bridged, BinaryColumns):
     """psycopg's AsyncConnection."""
 
-    _connection: "AsyncConnection[Any]"
+    connection: "AsyncConnection[Any]"
 
     async def _ran(self, text: str, values: Sequence[Any]) -> Answer:
-        cursor = AsyncRawCursor(self._connection, row_factory=tuple_row)
+        cursor = AsyncRawCursor(self.connection, row_factory=tuple_row)
         adapt(cursor)
         await cursor.execute(text.encode(), values, binary=True)
         return Found(await cursor.fetchall() if cursor.description else [])
@@ -143,5 +158,5 @@ class AsyncpgRunner(_Bridged):
         return list(values)
 
     async def _ran(self, text: str, values: Sequence[Any]) -> Answer:
-        found = [tuple(row) for row in await self._connection.fetch(text, *values)]
+        found = [tuple(row) for row in await self.connection.fetch(text, *values)]
         return Found(found)

@@ -17,20 +17,21 @@ from msgspec.structs import replace
 
 from tenure.domain import model
 from tenure.domain.calls import Claim, Claimed, Document, Enqueued, EventPage, Exchanged, Settle, Settled, Stored
-from tenure.domain.errors import OutcomeUnknown, Refused, StoreCorrupt, StoreUnavailable
+from tenure.domain.errors import KeyWaits, OutcomeUnknown, Refused, StoreCorrupt, StoreUnavailable
 from tenure.domain.job import Alike, NewJob
 from tenure.domain.model import Unit
 from tenure.domain.names import Ms
 from tenure.domain.store import FEED_TOPIC, Capabilities, Clock, ClockFloor, queue_topic
-from tenure.stores.base import ModelStore, Operation, check_batch, putting
+from tenure.stores.base import ModelStore, Operation, carries_keys, check_batch, putting
 from tenure.stores.hints import Hints
 from tenure.stores.sql import hot
 from tenure.stores.sql.postgres import fibers, quick
 from tenure.stores.sql.postgres.arriving import MANY, arrive
-from tenure.stores.sql.postgres.connection import NotNow, Server, sound, translated
+from tenure.stores.sql.postgres.connection import WRITING, NotNow, Server, sound, translated
 from tenure.stores.sql.postgres.ears import Ears
 from tenure.stores.sql.postgres.fibers import LoopConnections
 from tenure.stores.sql.postgres.frontier import PATIENCE
+from tenure.stores.sql.postgres.home import Home
 from tenure.stores.sql.postgres.joined import async_runner, is_async, run_joined, sync_runner
 from tenure.stores.sql.postgres.lending import (
     Connected,
@@ -43,9 +44,9 @@ from tenure.stores.sql.postgres.lending import (
 from tenure.stores.sql.postgres.lone import claim as lone_claim
 from tenure.stores.sql.postgres.lone import claim_few
 from tenure.stores.sql.postgres.migrate import migrate
-from tenure.stores.sql.postgres.place import Overtaken, Place, Severed, Unreadable
+from tenure.stores.sql.postgres.place import Held, Overtaken, Place, Severed, Unreadable
 from tenure.stores.sql.postgres.quarantine import Bad, contradiction, set_aside, unreadable
-from tenure.stores.sql.postgres.runners import Runner
+from tenure.stores.sql.postgres.runners import UsersRunner
 from tenure.stores.sql.postgres.settling import finish
 from tenure.stores.sql.postgres.shared import open_shared, share
 from tenure.stores.sql.postgres.snapshot import snapshot
@@ -60,6 +61,8 @@ T = TypeVar("T")
 
 TRY_SECONDS = 10.0
 """For how long a call that is overtaken, or whose connection broke, begins again."""
+KEY_SECONDS = 60.0
+"""For how long one waits for an open transaction that holds its key."""
 MIGRATE_SECONDS = 60.0
 """For how long a migration waits for tables that others use, a second at a time."""
 BUSY_MS: Ms = 5
@@ -99,6 +102,7 @@ class PostgresStore(ModelStore):
         if pool is not None:
             check_pool(pool)
         self._server = Server(url)
+        self._home = Home(self._server)
         self._pool = pool
         self._made_by = os.getpid()
         self._clock = clock
@@ -121,6 +125,7 @@ class PostgresStore(ModelStore):
             exact_depth=False,
             snapshot_reads=True,
             enqueues_ahead=ENQUEUES_AHEAD if runs_on_loops(self._server, self._pool) else 1,
+            keys_wait=True,
         )
 
     @staticmethod
@@ -167,7 +172,9 @@ class PostgresStore(ModelStore):
             opened.leave_loops()
             await asyncio.to_thread(opened.close)
 
-    async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[Enqueued | Refused]:
+    async def enqueue(
+        self, jobs: Sequence[NewJob], *, atomic: bool = False, patient: bool = True
+    ) -> list[Enqueued | Refused]:
         check_batch("jobs", jobs)
         opened = self._opened()
         severed: Severed | None = None
@@ -179,7 +186,7 @@ class PostgresStore(ModelStore):
             else:
                 if enqueued is not None:
                     return [enqueued]
-        return await opened.on_loop(opened.enqueue, jobs, atomic, severed)
+        return await opened.on_loop(opened.enqueue, jobs, atomic, patient, severed)
 
     async def settle(self, settlements: Sequence[Settle]) -> list[Settled | Refused]:
         check_batch("settlements", settlements)
@@ -202,7 +209,7 @@ class PostgresStore(ModelStore):
         check_batch("settlements", settlements)
         opened = self._opened()
         parts = [lambda unit: self._settle(unit, settlements), lambda unit: self._claim(unit, request)]
-        return Exchanged(*await opened.on_loop(opened.write, parts))
+        return Exchanged(*await opened.on_loop(opened.exchange, parts, carries_keys(settlements)))
 
     async def _write(self, *parts: Operation) -> list[Any]:
         return await self._in_thread(self._opened().write, parts)
@@ -235,10 +242,13 @@ class PostgresStore(ModelStore):
         if not is_async(connection):
             return self.enqueue_in(connection, jobs)
         runner = await async_runner(connection)
-        return await asyncio.to_thread(self._join, runner, jobs)
+        if not self._home.knows(runner.connection):
+            await self._in_thread(self._home.learn)
+        return await fibers.start(None, self._join, runner, jobs)  # threads are few, and a key may be long in coming
 
-    def _join(self, runner: Runner, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
+    def _join(self, runner: UsersRunner, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
         place = self._opened().place
+        self._home.check("connection", runner.connection, lambda text: runner.run(text, ()).fetchall())
         self.ways.took(Way.ENQUEUE_JOINED)
         return run_joined(self._server, place, self._clock, runner, lambda unit: model.enqueue(unit, jobs))
 
@@ -288,7 +298,9 @@ class PostgresStore(ModelStore):
                 _INHERITED.append(self._open)
                 self._open = None
             if self._open is None:
-                self._open = _Open(self._server, self._pool, self._clock, self._hints, self._patience, self.ways)
+                self._open = _Open(
+                    self._server, self._home, self._pool, self._clock, self._hints, self._patience, self.ways
+                )
             return self._open
 
 
@@ -298,6 +310,7 @@ class _Open:
     def __init__(
         self,
         server: Server,
+        home: Home,
         pool: Pool | None,
         clock: Clock | None,
         hints: Hints,
@@ -310,7 +323,7 @@ class _Open:
         self._hints = hints
         self.place = Place(server.schema, SLACK_MS if clock is None else 0, patience, ways)
         self.connections: Lender = (
-            OwnConnections(server, self.place) if pool is None else PooledConnections(pool, self.place)
+            OwnConnections(server, self.place) if pool is None else PooledConnections(pool, self.place, home)
         )
         self.pool = ThreadPoolExecutor(server.connections, "tenure-postgres")
         self.in_order = ThreadPoolExecutor(1, "tenure-postgres-in-order")
@@ -364,7 +377,7 @@ class _Open:
 
     def _lender(self) -> Lender:
         fiber = fibers.current()
-        return self.connections if fiber is None else fiber.connections
+        return self.connections if fiber is None or fiber.connections is None else fiber.connections
 
     async def enqueue_quickly(self, job: NewJob) -> Enqueued | None:
         """None if the job must go the usual way, and so must one whose connection broke."""
@@ -377,21 +390,29 @@ class _Open:
         asked = quick.enqueue(connections, job, now, news, lambda: self._tell(topics, carried=news.carried))
         return None if asked is None else await asked
 
-    def enqueue(self, jobs: Sequence[NewJob], atomic: bool, severed: Severed | None = None) -> list[Enqueued | Refused]:
+    def enqueue(
+        self, jobs: Sequence[NewJob], atomic: bool, patient: bool = True, severed: Severed | None = None
+    ) -> list[Enqueued | Refused]:
         """By one statement if that will do, else as any other call. Large calls of one loop keep their order.
 
         `severed`: they may be there already.
         """
         fiber = fibers.current()
-        turn = fiber.connections.turn() if fiber is not None and len(jobs) >= MANY else None
+        line = None if fiber is None else fiber.connections
+        turn = line.turn() if line is not None and len(jobs) >= MANY else None
         try:
-            return self._enqueue(jobs, atomic, lambda: turn.end() if turn is not None else None, severed)
+            return self._enqueue(jobs, atomic, patient, lambda: turn.end() if turn is not None else None, severed)
         finally:
             if turn is not None:
                 turn.end()
 
     def _enqueue(
-        self, jobs: Sequence[NewJob], atomic: bool, placed: Callable[[], None], severed: Severed | None
+        self,
+        jobs: Sequence[NewJob],
+        atomic: bool,
+        patient: bool,
+        placed: Callable[[], None],
+        severed: Severed | None,
     ) -> list[Enqueued | Refused]:
         kinds = [jobs.kind] if type(jobs) is Alike else jobs
         topics = {FEED_TOPIC, *(queue_topic(queue) for queue in {job.queue for job in kinds})}
@@ -404,7 +425,7 @@ class _Open:
             parts = [lambda unit: model.enqueue(unit, jobs, atomic)]
             return cast(list[Enqueued | Refused], self._transaction(parts, jobs, topics, careful)[0])
 
-        replies = self._again(attempt, severed)
+        replies = self._again(attempt, severed, KEY_SECONDS if patient else 0.0)
         self._tell(topics, carried=news.carried)
         return replies
 
@@ -423,9 +444,10 @@ class _Open:
                 topics.update(finished[1].topics(self._hints.jobs_awaited))
                 return finished[0]
             parts = [lambda unit: hot.settle(unit, settlements)]
-            return cast(list[Settled | Refused], self._transaction(parts, (), topics, careful)[0])
+            return cast(list[Settled | Refused], self._transaction(parts, (), topics, careful, keyed=keyed)[0])
 
-        replies = self._again(attempt)
+        keyed = carries_keys(settlements)
+        replies = self._again(attempt, key_seconds=0.0 if keyed else None)
         self._tell(topics)
         return replies
 
@@ -444,7 +466,7 @@ class _Open:
             if may_be_few and (claimed := self._claimed_few(request)) is not None:
                 return claimed
             ahead = None if careful else partial(PostgresTables.look_ahead, request=request)
-            return cast(Claimed | Refused, self._transaction([part], (), topics, careful, ahead)[0])
+            return cast(Claimed | Refused, self._transaction([part], (), topics, careful, ahead, claiming=True)[0])
 
         reply = self._again(attempt)
         self._tell(topics)
@@ -454,13 +476,17 @@ class _Open:
         with self._at_once() as tables:
             return claim_few(tables, request, None if self._clock is None else self._clock())
 
-    def write(self, parts: Sequence[Operation], jobs: Sequence[NewJob] = ()) -> list[Any]:
-        """Runs the parts in one transaction, again from the beginning whenever somebody else was faster.
+    def exchange(self, parts: Sequence[Operation], keyed: bool) -> list[Any]:
+        """The same where one of the parts claims; keyed: another carries jobs with keys."""
+        return self.write(parts, claiming=True, keyed=keyed)
 
-        `jobs` are those that an enqueue will ask about.
-        """
+    def write(self, parts: Sequence[Operation], claiming: bool = False, keyed: bool = False) -> list[Any]:
+        """Runs the parts in one transaction, again from the beginning whenever somebody else was faster."""
         topics: set[str] = set()
-        replies = self._again(lambda careful: self._transaction(parts, jobs, topics, careful))
+        replies = self._again(
+            lambda careful: self._transaction(parts, (), topics, careful, claiming=claiming, keyed=keyed),
+            key_seconds=0.0 if keyed else None,
+        )
         self._tell(topics)
         return replies
 
@@ -471,11 +497,16 @@ class _Open:
             if not carried:
                 self.wake.tell(topics)
 
-    def _again(self, attempt: Callable[[bool], T], severed: Severed | None = None) -> T:
+    def _again(
+        self, attempt: Callable[[bool], T], severed: Severed | None = None, key_seconds: float | None = None
+    ) -> T:
         """Whoever was overtaken begins again, and so does one whose connection broke: a server that restarts is back
         soon, and one that is full or starting lets others in. Every call may be sent again (§5a).
+
+        `key_seconds`: for how long a call that may wait for a key does.
         """
-        deadline, pause, careful = time.monotonic() + TRY_SECONDS, 0.001, severed is not None
+        begun = time.monotonic()
+        deadline, pause, careful = begun + TRY_SECONDS, 0.001, severed is not None
         suspect: Bad | None = None
         bad: Bad | None = None
         while True:
@@ -490,6 +521,13 @@ class _Open:
                 bad = unreadable(error)
             except Overtaken as overtaken:
                 self.place.ways.took(Way.OVERTAKEN)
+                if isinstance(overtaken, Held) and key_seconds is not None:
+                    if severed is None and time.monotonic() >= begun + key_seconds:
+                        raise KeyWaits(
+                            f"{self._server.shown}: a transaction that is still open holds the key of one of these "
+                            f"jobs (waited for {key_seconds:.0f} s): end it, then enqueue again"
+                        ) from overtaken
+                    deadline = max(deadline, begun + key_seconds)
                 before, suspect = suspect, contradiction(overtaken)
                 if suspect == before:
                     bad = suspect  # nobody is that much faster, twice
@@ -518,7 +556,7 @@ class _Open:
             pause, careful = min(2 * pause, 0.1), True
 
     def _set_aside(self, bad: Bad) -> None:
-        with self._connected(b"BEGIN") as tables:
+        with self._connected(WRITING) as tables:
             tables.forget()
             set_aside(tables, bad)
 
@@ -529,16 +567,20 @@ class _Open:
         topics: set[str],
         careful: bool,
         ahead: Callable[..., None] | None = None,
+        claiming: bool = False,
+        keyed: bool = False,
     ) -> list[Any]:
         """`ahead` asks what the first part will, given the tables and the time, if that is known."""
         topics.clear()
         now = None if self._clock is None else self._clock()
-        with self._connected(b"BEGIN") as tables:
+        with self._connected(WRITING) as tables:
+            if keyed:
+                tables.run("soon")
             if jobs:
                 tables.expect_enqueue(jobs)
             if ahead is not None:
                 ahead(tables, now=now)
-            _, begun = tables.begin(True, careful)
+            _, begun = tables.begin(True, careful, claiming)
             now = begun if now is None else now
             replies = []
             for part in parts:
@@ -559,14 +601,14 @@ class _Open:
         return self._again(attempt)
 
     def anything_aside(self) -> bool:
-        with self._connected(b"BEGIN READ ONLY") as tables:
+        with self._connected(READING) as tables:
             return bool(list(tables.stream("SELECT 1 FROM tenure.quarantine LIMIT 1", ())))
 
     def sequence(self) -> None:
         """Gives new chunks their places in the feed. A role that may not sees what others gave."""
 
         def attempt(_: bool) -> None:
-            with self._connected(b"BEGIN") as tables:
+            with self._connected(WRITING) as tables:
                 if tables.row("may_sequence") == (True,):
                     tables.sequence()
 
@@ -602,12 +644,20 @@ class _Open:
 
     @contextmanager
     def _at_once(self) -> Iterator[Connected]:
-        """A connection for statements that are transactions of their own."""
+        """A connection for statements that are transactions of their own. A guest's are one, with our settings."""
         with translated(self._server), self._lender().lent() as tables:
             try:
-                yield tables
+                if not tables.guest:
+                    yield tables
+                else:
+                    with tables.transaction(WRITING):
+                        yield tables
+                        tables.say(b"COMMIT")
             except Exception as error:
                 tables.forget()
+                if tables.guest:
+                    with suppress(psycopg.Error):
+                        tables.say(b"ROLLBACK")
                 if not sound(tables.connection):
                     raise Severed(committing=True) from error
                 raise

@@ -24,6 +24,7 @@ from tenure.domain.names import Ms
 from tenure.domain.states import TERMINAL, State
 from tenure.stores.sql import rows
 from tenure.stores.sql.places import places
+from tenure.stores.sql.postgres import modes
 from tenure.stores.sql.postgres.frontier import MOST_LANES, MOST_PLACES, NOTHING, Border, Frontier, Mark
 from tenure.stores.sql.postgres.keeping import OWN, PLACES, keep, put_finished, put_running
 from tenure.stores.sql.postgres.keyed import FULL, Keyed
@@ -47,7 +48,7 @@ class PostgresTables(SqlTables):
     """What the model remembers, as one transaction sees it. `begin` must come before anything else, `end` after."""
 
     begins = "meta_to_write"
-    """What a transaction that writes begins with."""
+    """What a transaction that writes begins with; one that claims, with `meta_to_claim`."""
     listed = Listed('tenant COLLATE "POSIX"', "(seq + 0)")
 
     def __init__(self, runner: Runner, place: Place) -> None:
@@ -69,12 +70,13 @@ class PostgresTables(SqlTables):
         """When the connection was open already."""
         self._frontier: Frontier | None = None
         self._borders: dict[str, Border] = {}
+        self._lane_keys: dict[Lane, tuple[int, int]] = {}
         self.end()
 
-    def begin(self, writing: bool = True, careful: bool = False) -> tuple[Meta, Ms]:
+    def begin(self, writing: bool = True, careful: bool = False, claiming: bool = False) -> tuple[Meta, Ms]:
         """Reads the store's own numbers and its time; careful is one who trusts nothing that was remembered."""
         self.writing, self._careful = writing, careful
-        numbers = self.row(self.begins if writing else "meta")
+        numbers = self.row("meta" if not writing else "meta_to_claim" if claiming else self.begins)
         seq, epoch, frozen, loading, last_turn, hold_until, head, floor, config, self.version, self.flows, now = numbers
         self._meta = Meta(0, seq, epoch, frozen, loading, last_turn, hold_until, head, floor, OWN)
         if config != self.config:
@@ -94,6 +96,8 @@ class PostgresTables(SqlTables):
         self.hot.clear()
         self.versions: dict[DocumentKey, int] = {}
         """Documents that were read, and the versions they had."""
+        self.lived: dict[str, list[str]] = {}
+        """Queues that were asked about, and the tenants that had jobs there."""
         self.busy = False
         """Whether something was passed over because another claim is at it."""
         self._locked: dict[tuple[str, ...], bool] = {}
@@ -167,6 +171,8 @@ class PostgresTables(SqlTables):
     def expect_enqueue(self, jobs: Sequence[NewJob]) -> None:
         """Asks what an enqueue will: whether ids and keys are known, and for arrival numbers."""
         pipeline = self.pipeline
+        if any(job.key is not None for job in jobs):
+            self.run("soon")
         keys = [(job.tenant, job.queue, job.job_type, job.key) for job in jobs if job.key is not None]
         pipeline.ahead_many("bindings", keys)
         pipeline.ahead_many("jobs", [(job.tenant, job.id) for job in jobs])
@@ -178,7 +184,7 @@ class PostgresTables(SqlTables):
         transaction's.
         """
         queues = sorted(queue for queue, _ in request.queues)
-        self.pipeline.ahead(self.begins)
+        self.pipeline.ahead("meta_to_claim")
         self._frontier = self.place.frontiers.lend(queues, self._since)
         if self._frontier is None:
             self._untimed = now is None
@@ -300,6 +306,11 @@ class PostgresTables(SqlTables):
         self.run("impatient")
         self.run("stop")
 
+    def stop_claims(self) -> None:
+        """The same of everybody who may claim: users' transactions don't, and may be open for long."""
+        self.run("impatient")
+        self.run("stop_claims")
+
     def _mine(self, *what: str) -> bool:
         """Whether what is named is this claim's until the transaction ends. Whoever only reads takes nothing."""
         if not self.writing:
@@ -343,6 +354,26 @@ class PostgresTables(SqlTables):
         if found is not None:
             self.versions[key] = found.version
         return found
+
+    def live_tenants(self, queue: str) -> list[str]:
+        found = self.lived[queue] = super().live_tenants(queue)
+        return found
+
+    def arriving(self, lane: Lane) -> bool:
+        """Whoever changes the mode finds out for itself once more (`modes.change`)."""
+        keys = modes.change_keys(self.pipeline, lane)
+        return bool(self.row("arriving", self.pipeline.column("bigint", keys))[0])
+
+    def lane_keys(self, lane: Lane) -> tuple[int, int]:
+        """What an enqueue to the lane holds against a change of its mode."""
+        known = self._lane_keys.get(lane)
+        if known is None:
+            known = self._lane_keys[lane] = modes.lane_keys(self.pipeline, lane)
+        return known
+
+    def _forget_config(self) -> None:
+        super()._forget_config()
+        self._lane_keys.clear()
 
     def held(self, lane: Lane) -> int:
         return int(self.row("lane_holders", *lane)[0]) if self._mine("lane", *lane) else FULL

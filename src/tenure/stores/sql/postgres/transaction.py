@@ -15,7 +15,7 @@ from tenure.stores.sql.joined import JoinedCalls
 from tenure.stores.sql.postgres.connection import Server
 from tenure.stores.sql.postgres.joined import run_joined
 from tenure.stores.sql.postgres.place import Place
-from tenure.stores.sql.postgres.runners import AsyncPsycopgRunner
+from tenure.stores.sql.postgres.runners import AsyncPsycopgRunner, from_a_thread
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class PostgresTransaction(JoinedCalls):
         self._clock = clock
         self.connection = connection
         """For the handler's own statements, psycopg's and awaited. It commits with the job, or not at all."""
-        self._runner = AsyncPsycopgRunner(connection, asyncio.get_running_loop())
+        self._runner = AsyncPsycopgRunner(connection, from_a_thread(asyncio.get_running_loop()))
 
     def _run(self, part: Callable[[Unit], T]) -> T:
         return run_joined(self._server, self._place, self._clock, self._runner, part)

@@ -5,6 +5,12 @@
 --
 -- A spec says when its job arrived and as which; both are known here only, and put where the caller left room for them.
 --
+-- Each holds what a change of the queue's mode asks about, and does nothing if there is one that the caller doesn't know of
+-- (modes.py). In a transaction of their own, before them, the locks would have cost a statement.
+--
+-- A key that an open transaction holds makes the statement wait, for 20 ms: then it fails, and its caller looks again
+-- without keeping the connection (`soon`).
+--
 -- `locked` is `meta_to_write`'s lock on the table. Nobody reads it, so it is never run, but all that a statement names is
 -- locked before. As a join it took 9 µs.
 
@@ -15,7 +21,9 @@ WITH locked AS (SELECT FROM tenure.meta FOR KEY SHARE), store AS MATERIALIZED (
     SELECT clock.now, greatest($9, clock.now + $10) AS due, clock.now + $11 AS expires_at
     FROM (
         SELECT coalesce($2::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
-        FROM tenure.meta WHERE NOT meta.frozen AND meta.config = $1
+        FROM tenure.meta WHERE NOT meta.frozen /* bound */ AND set_config('lock_timeout', '20ms', true) <> '' /* end */ AND meta.config = $1
+        AND CASE WHEN pg_try_advisory_xact_lock_shared($23::bigint) AND pg_try_advisory_xact_lock_shared($24::bigint)
+                 THEN coalesce(pg_sequence_last_value('tenure.moded'::regclass), 0) <= $1 ELSE false END
     ) AS clock
 ), jobs AS (
     INSERT INTO tenure.job (seq, tenant, id, queue, job_type, enqueued_at, spec, state, priority, run_at, live, payload)
@@ -60,7 +68,7 @@ WITH locked AS (SELECT FROM tenure.meta FOR KEY SHARE), store AS MATERIALIZED (
     INSERT INTO tenure.inbox (tenant, at, body)
     SELECT $3, now, convert_to(replace(replace($18, E'\x01', now::text), E'\x02', due::text), 'UTF8') FROM store
 )
-SELECT count(*) /* heard */ , (SELECT pg_notify($23, $24) FROM store) /* end */ FROM jobs
+SELECT count(*) /* heard */ , (SELECT pg_notify($25, $26) FROM store) /* end */ FROM jobs
 
 -- name: arrive_one
 -- A job that waits for nothing, has neither group nor key nor labels, and doesn't expire.
@@ -68,6 +76,8 @@ WITH locked AS (SELECT FROM tenure.meta FOR KEY SHARE), store AS MATERIALIZED (
     SELECT nextval('tenure.arrival') AS seq,
            coalesce($2::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
     FROM tenure.meta WHERE NOT meta.frozen AND meta.config = $1
+      AND CASE WHEN pg_try_advisory_xact_lock_shared($13::bigint) AND pg_try_advisory_xact_lock_shared($14::bigint)
+               THEN coalesce(pg_sequence_last_value('tenure.moded'::regclass), 0) <= $1 ELSE false END
 ), made AS (
     INSERT INTO tenure.job (seq, tenant, id, queue, job_type, enqueued_at, spec, state, priority, run_at, live, payload)
     SELECT seq, $3, $4, $5, $6, now,
@@ -81,7 +91,7 @@ WITH locked AS (SELECT FROM tenure.meta FOR KEY SHARE), store AS MATERIALIZED (
     INSERT INTO tenure.inbox (tenant, at, body)
     SELECT $3, now, convert_to(replace(replace($12, E'\x01', now::text), E'\x02', now::text), 'UTF8') FROM store
 )
-SELECT 1 /* heard */ , pg_notify($13, $14) /* end */ FROM store
+SELECT 1 /* heard */ , pg_notify($15, $16) /* end */ FROM store
 
 -- name: arrival_numbers
 -- For jobs that will be written by `arrive_numbered`: the time, and as which they arrive.
@@ -93,6 +103,8 @@ FROM (SELECT nextval('tenure.arrival') AS number FROM generate_series(1, $1)) AS
 -- their way beside them.
 WITH locked AS (SELECT FROM tenure.meta FOR KEY SHARE), store AS MATERIALIZED (
     SELECT 1 FROM tenure.meta WHERE NOT meta.frozen AND meta.config = $1
+      AND CASE WHEN pg_try_advisory_xact_lock_shared($12::bigint) AND pg_try_advisory_xact_lock_shared($13::bigint)
+               THEN coalesce(pg_sequence_last_value('tenure.moded'::regclass), 0) <= $1 ELSE false END
 ), jobs AS (
     INSERT INTO tenure.job (seq, tenant, id, queue, job_type, enqueued_at, spec, state, priority, run_at, live, payload)
     SELECT given.seq, $3, given.id, $4, $5, $2, given.spec, 'pending', $6, $2, NULL, given.payload
@@ -103,13 +115,15 @@ WITH locked AS (SELECT FROM tenure.meta FOR KEY SHARE), store AS MATERIALIZED (
 ), told AS (
     INSERT INTO tenure.inbox (tenant, at, body) SELECT $3, $2, convert_to($11, 'UTF8') FROM store
 )
-SELECT count(*) /* heard */ , (SELECT pg_notify($12, $13) FROM store) /* end */ FROM store
+SELECT count(*) /* heard */ , (SELECT pg_notify($14, $15) FROM store) /* end */ FROM store
 
 -- name: arrive_at_once
 -- Jobs of any kind.
 WITH locked AS (SELECT FROM tenure.meta FOR KEY SHARE), store AS MATERIALIZED (
     SELECT coalesce($19::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
-    FROM tenure.meta WHERE NOT meta.frozen AND meta.config = $18
+    FROM tenure.meta WHERE NOT meta.frozen /* bound */ AND set_config('lock_timeout', '20ms', true) <> '' /* end */ AND meta.config = $18
+        AND CASE WHEN (SELECT bool_and(pg_try_advisory_xact_lock_shared(key)) FROM unnest($24::bigint[]) AS key)
+                 THEN coalesce(pg_sequence_last_value('tenure.moded'::regclass), 0) <= $18 ELSE false END
 ), new AS MATERIALIZED (
     SELECT nextval('tenure.arrival') AS seq, store.now, greatest(given.run_at, store.now + given.delay) AS due,
            store.now + given.expires AS expires_at, given.*

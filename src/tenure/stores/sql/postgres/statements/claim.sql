@@ -180,7 +180,8 @@ SELECT sure FROM sure
 -- spec of a plain one ends, $9 a time up to which jobs may have been moved to `ready`, $10 ttl, $11 grace, $12 what the
 -- jobs have in common once they run, with room for two times the time and for the lease's end at $13 to $15, $16 to $18 an
 -- event's text before the time, after the id and after the type
-WITH locked AS (SELECT FROM tenure.meta FOR KEY SHARE), store AS MATERIALIZED (
+WITH locked AS (SELECT FROM tenure.meta FOR KEY SHARE), claiming AS (SELECT FROM tenure.identity FOR KEY SHARE),
+store AS MATERIALIZED (
     SELECT own.now, own.epoch, coming.run_at AS upcoming, walked.before
     FROM (SELECT @walked(tenure.ready_pkey, tenure.scheduled_pkey) AS before OFFSET 0) AS walked
     CROSS JOIN LATERAL (

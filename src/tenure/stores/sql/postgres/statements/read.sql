@@ -26,12 +26,65 @@ SELECT (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tenure.arriva
        config, version, EXISTS (SELECT 1 FROM tenure.edge), floor(extract(epoch FROM now()) * 1000)::bigint
 FROM tenure.meta
 
+-- name: meta_to_claim
+-- The same in one that may claim: it holds another lock of that kind (`stop_claims`).
+WITH locked AS (SELECT FROM tenure.meta FOR KEY SHARE), claiming AS (SELECT FROM tenure.identity FOR KEY SHARE)
+SELECT (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tenure.arrival), epoch, frozen, loading, last_turn,
+       hold_until, greatest(feed_floor, coalesce((SELECT max(position) FROM tenure.feed), 0)), feed_floor,
+       config, version, EXISTS (SELECT 1 FROM tenure.edge), floor(extract(epoch FROM now()) * 1000)::bigint
+FROM tenure.meta
+
 -- name: impatient
 -- Whoever wants a table for themselves makes others wait behind them: they had better not wait for long.
 SELECT set_config('lock_timeout', '100ms', true)
 
+-- name: soon
+-- Whoever enqueues a key may have to wait for a transaction that holds it. Not here: a connection is for all.
+SELECT set_config('lock_timeout', '20ms', true)
+
 -- name: stop
 LOCK TABLE tenure.meta IN EXCLUSIVE MODE
+
+-- name: stop_claims
+-- Waits until every claim so far has ended; those to come will see what this transaction writes.
+LOCK TABLE tenure.identity IN EXCLUSIVE MODE
+
+-- name: hold_modes
+SELECT pg_advisory_xact_lock_shared(key) FROM unnest($1::bigint[]) AS key
+
+-- name: same_config
+-- Fails if a mode has changed since, or was about to and nobody knows whether it has: where a transaction has one snapshot
+-- for all it can't look.
+SELECT 1 / (
+    coalesce(pg_sequence_last_value('tenure.moded'::regclass), 0) <= $1
+    OR (config = $1 AND current_setting('transaction_isolation') = 'read committed')
+)::int
+FROM tenure.meta
+
+-- name: arriving
+-- Whether somebody enqueues where a mode is to change.
+SELECT EXISTS (
+    SELECT 1 FROM pg_locks
+    WHERE locktype = 'advisory' AND mode = 'ShareLock' AND objsubid = 1
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND ((classid::bigint << 32) | objid::bigint) = ANY ($1::bigint[])
+)
+
+-- name: take_modes
+SELECT 1 / bool_and(pg_try_advisory_xact_lock(key))::int FROM unnest($1::bigint[]) AS key
+
+-- name: still_live
+-- Fails unless these are the tenants with jobs in a queue.
+SELECT 1 / (ARRAY(
+    SELECT tenant FROM tenure.ready WHERE queue = $1
+    UNION SELECT tenant FROM tenure.scheduled WHERE queue = $1
+    UNION SELECT tenant FROM tenure.blocked WHERE queue = $1
+    UNION SELECT tenant FROM tenure.running WHERE queue = $1
+    ORDER BY tenant
+) = $2::text[])::int
+
+-- name: moded
+SELECT setval('tenure.moded', $1::bigint)
 
 -- name: jobs
 SELECT job.seq, job.spec, CASE WHEN running.seq IS NULL THEN coalesce(finished.state, job.state) ELSE 'running' END,
