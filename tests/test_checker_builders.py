@@ -181,10 +181,23 @@ class Tape:
         item = {"type": type_, "tenant": tenant, "id": id_, **base, **more}
         self.call("command", {"commands": [item]}, {"replies": [reply]})
 
-    def sweep(self, *, lost: int = 0, expired: int = 0, drained: int = 0, turn: bool = True, **asked: Any) -> None:
+    def sweep(
+        self,
+        *,
+        lost: int = 0,
+        expired: int = 0,
+        drained: int = 0,
+        turn: bool = True,
+        failed: list[str] | None = None,
+        **asked: Any,
+    ) -> None:
+        """`failed` None: a history of before sweeps named what they fail."""
         request = {"interval": 0, "limit": 500, "hold": None, **asked}
         counts = {"type": "SweptCounts", "cascaded": 0, "lost": lost, "expired": expired, "drained": drained}
-        self.call("sweep", request, {"reply": {"type": "Swept", "turn": turn, "now": self.now, "counts": counts}})
+        reply: Body = {"type": "Swept", "turn": turn, "now": self.now, "counts": counts}
+        if failed is not None:
+            reply["failed"] = [{"type": "SweptJob", "tenant": "a", "id": id} for id in failed]
+        self.call("sweep", request, {"reply": reply})
 
     def configure(self, tenant: str = "*", queue: str = "q", **content: Any) -> None:
         document = {"tenant": tenant, "kind": "queue", "name": queue, "body": json.dumps(content), "expires_at": None}

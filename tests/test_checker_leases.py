@@ -1,5 +1,6 @@
 """H1, H2, H3, H8 of the checker, sequential: leases, settles, cancels, and the order of refusals."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -88,6 +89,16 @@ def test_h15_an_expired_lease_left_by_sweep() -> None:
     tape.tick(TTL + GRACE + 1)
     with violates("H15"):
         tape.sweep(lost=0)
+
+
+@pytest.mark.parametrize(("named", "right"), [(["j1"], True), ([], False), (["j1", "j2"], False), (["j2"], False)])
+def test_h15_a_sweep_names_what_it_fails(named: list[str], right: bool) -> None:
+    tape = running(max_attempts=1)
+    tape.enqueue("j2", max_attempts=2)
+    tape.claim(tape.job("j2"), claim_id="c2")
+    tape.tick(TTL + GRACE + 1)
+    with nullcontext() if right else violates("H15", "names"):
+        tape.sweep(lost=2, failed=named)
 
 
 def test_a_held_sweep_takes_nothing() -> None:

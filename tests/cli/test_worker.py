@@ -8,14 +8,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from tenure import Tenure
 from tenure.service.cli.worker import WorkerRun, limits
+from tenure.testing.proxy import FaultProxy
 from tests.cli.kit import Cli, Shop
 from tests.processes import children_of
 
@@ -37,6 +39,10 @@ class Process:
     def line(self) -> str:
         """The next line on stdout."""
         return _line(self._process.stdout)
+
+    def error(self) -> str:
+        """The next line on stderr."""
+        return _line(self._process.stderr)
 
     def told(self, text: str) -> None:
         """Reads stderr until it says so."""
@@ -136,6 +142,39 @@ def test_json_and_a_url_for_an_app_that_leaves_it_open(shop: Shop) -> None:
         ]
         process.signal(signal.SIGTERM)
         assert process.ended() == 0
+
+
+def test_one_format_for_the_logs_of_all_its_processes(shop: Shop) -> None:
+    """`--json` is for what the command says, not for its logs."""
+    line = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (INFO   ) tenure\.(supervisor|worker): .+")
+    with worker(APP, "--json", "--name", "north") as process:
+        said = [process.error(), process.error()]
+        assert {found[2] for one in said if (found := line.fullmatch(one))} == {"supervisor", "worker"}, said
+
+
+def test_a_worker_waits_for_a_server_that_is_away(shop: Shop, postgres_url: str) -> None:
+    """Any other command says so, and ends."""
+    parts = urlsplit(postgres_url)
+    with FaultProxy(parts.port or 5432) as proxy, ExitStack() as refusing:
+        refusing.enter_context(proxy.refusing())
+        url = postgres_url.replace(f":{parts.port}", f":{proxy.port}") + "?schema=waited_for"
+        environment = {**os.environ, "TENURE_URL": url}
+        command = [sys.executable, "-m", "tenure", "jobs"]
+        ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS)
+        assert (ended.returncode, ended.stderr.count("postgresql://")) == (3, 1)
+        with worker(APP, "--name", "north", TENURE_URL=url) as process:
+            process.told("WARNING tenure.worker: the worker waits for its store and tries it at least every 5 s")
+            refusing.close()
+            process.told("INFO    tenure.worker: the store is there")
+            assert process.line().startswith("worker north serves ")
+            process.signal(signal.SIGTERM)
+            assert process.ended() == 0
+
+
+def test_a_worker_doesnt_wait_for_a_database_that_isnt_there(shop: Shop, postgres_url: str) -> None:
+    with worker(APP, TENURE_URL=urlsplit(postgres_url)._replace(path="/nowhere").geturl()) as process:
+        process.told('database "nowhere" does not exist')
+        assert process.ended() == 3
 
 
 def test_a_worker_whose_store_is_gone_is_3(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,3 +285,14 @@ def test_it_says_who_it_is_while_it_is_there(cli: Cli, shop: Shop) -> None:
         process.signal(signal.SIGTERM)
         assert process.ended() == 0
     assert cli.json("workers") == {"workers": []}
+
+
+def test_an_apps_own_logging_holds_in_all_its_processes(shop: Shop, tmp_path: Path) -> None:
+    (tmp_path / "loud.py").write_text(
+        "import logging\n"
+        "from tests.cli.shop import app\n"
+        'logging.basicConfig(level="INFO", format="mine %(name)s %(message)s")\n'
+    )
+    with worker("loud:app", PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)])) as process:
+        said = [process.error(), process.error()]
+        assert sorted(" ".join(line.split()[:2]) for line in said) == ["mine tenure.supervisor", "mine tenure.worker"]

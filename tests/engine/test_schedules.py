@@ -812,7 +812,7 @@ async def test_the_loop_survives_a_store_that_is_away(
     for verb in ("list_documents", "sweep", "enqueue"):
         between.fail(verb, times=2)
     between.meddle["put_document"] = telling
-    caplog.set_level(logging.WARNING, "tenure.schedule")
+    caplog.set_level(logging.DEBUG, "tenure.schedule")
     loop = asyncio.create_task(Scheduler(cast(Store, between)).run())
     await marked.wait()
     loop.cancel()
@@ -820,6 +820,7 @@ async def test_the_loop_survives_a_store_that_is_away(
         await loop
     assert await fired(app) == [clock.now]
     assert caplog.text.count("for the store: the store is away") == 6
+    assert [record.levelname for record in caplog.records if record.levelno >= logging.WARNING] == ["WARNING"]
 
 
 def test_from_code_without_a_loop(app: Tenure, clock: ManualClock) -> None:

@@ -21,8 +21,10 @@ from tenure.domain.job import Progress, Token
 from tenure.domain.states import State
 from tenure.engine.worker.supervisor.child import ChildOptions, cores, work
 from tenure.engine.worker.supervisor.supervisor import Child, Held, Supervisor
-from tenure.engine.worker.supervisor.wire import Deadlines, Terms
+from tenure.engine.worker.supervisor.wire import Deadlines, Terms, Took
+from tenure.stores.memory import MemoryStore
 from tests.engine import supervised_app as jobs
+from tests.engine.kit import claim
 from tests.processes import children_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -418,7 +420,7 @@ def test_a_renewal_that_breaks_costs_no_other(child: Child, error: Exception, ke
     async def main() -> None:
         supervisor = Supervisor(ChildOptions(target=TARGET, name="w", slots=8))
         token = Token("acme", "01900000-0000-7000-8000-000000000001", 1, b"s")
-        terms = Terms(token.tenant, token.lease_seq, token.secret, "work", 60, 0, 1e9, 1_000, 1, jobs.NOW)
+        terms = Terms(token.tenant, token.lease_seq, token.secret, "work", "default", 60, 0, 1e9, 1_000, 1, jobs.NOW)
         held = Held(terms, 0, 1, token.job_id)
         held.progress = said = Progress(0.5, "half")
         await supervisor._renew(cast(Any, Broken()), [(child, held)])
@@ -426,6 +428,30 @@ def test_a_renewal_that_breaks_costs_no_other(child: Child, error: Exception, ke
         assert held.renew_at > 0
 
     asyncio.run(main())
+
+
+def test_what_a_dead_process_leaves_is_logged(child: Child, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> list[str]:
+        app = Tenure(store=MemoryStore())
+        ids = [(await app.tenant("acme").send("work", max_attempts=most)).id for most in (1, 2)]
+        for number, job in enumerate(await claim(app, n=2), start=1):
+            token = job.token
+            terms = Terms(token.tenant, token.lease_seq, token.secret, "work", "default", 60, 0, 1e9, 9, 1, jobs.NOW)
+            child._took.append(Took(terms, number, [number], [token.job_id]))
+        cast(Any, child.process).returncode = -signal.SIGKILL
+        supervisor = Supervisor(ChildOptions(target=TARGET, name="w", slots=8))
+        supervisor._store = await app.opened()
+        await supervisor._see_to(child)
+        return ids
+
+    failed, again = asyncio.run(main())
+    said = [record for record in caplog.records if record.name == "tenure.worker"]
+    assert [(record.levelname, record.job, record.reason) for record in cast(list[Any], said)] == [
+        ("ERROR", failed, "exhausted"),
+        ("WARNING", again, "crashed"),
+    ]
+    what = "Crashed: the worker process ended while the job ran (killed by SIGKILL)"
+    assert said[0].getMessage() == f"job {failed} (work of acme) failed in attempt 1 (exhausted): {what}"
 
 
 def test_a_process_knows_how_many_there_are_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

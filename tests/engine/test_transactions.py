@@ -462,3 +462,22 @@ def test_a_large_payload_lies_in_the_blob_store(tmp_path: Path, sync: bool) -> N
             assert await app.handle(job.id).result(PATIENCE) == len(TEXT)
 
     asyncio.run(main())
+
+
+def test_a_result_of_the_wrong_type_fails_the_job_and_commits_nothing(
+    app: Tenure, connection: sqlite3.Connection
+) -> None:
+    @app.job
+    async def ship(ctx: Context, order: int) -> int:
+        async with ctx.transaction() as tx:
+            tx.connection.execute("INSERT INTO orders VALUES (?)", (order,))
+            tx.result = "shipped"
+        return order
+
+    async def main() -> None:
+        async with app, app.worker():
+            with pytest.raises(JobFailed, match=r"invalid_result.*result of ship can't be kept: Expected `int`"):
+                await ship.call(7)
+
+    asyncio.run(main())
+    assert connection.execute("SELECT count(*) FROM orders").fetchone() == (0,)

@@ -1,8 +1,11 @@
 """Notifications of other processes are heard at once, whatever this one tells meanwhile."""
 
 import asyncio
+import logging
 import queue
 import threading
+import time
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -13,6 +16,7 @@ from tenure.stores.sql.postgres.store import PostgresStore
 from tenure.stores.sql.postgres.wake import Wake, channel
 from tenure.testing.clock import ManualClock
 from tenure.testing.factories import PostgresFactory
+from tenure.testing.proxy import FaultProxy
 
 ROUNDS = 200
 PATIENCE = 30.0
@@ -33,6 +37,33 @@ def test_what_others_tell_while_this_process_tells_is_heard(postgres_url: str) -
             assert heard.get(timeout=30) == {f"queue/{number}"}
             telling.join()
     wake.close()
+
+
+def test_missing_hints_are_said_once_and_so_is_their_return(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever waits for a server that is away for hours has one line of it, however many connections listen."""
+    monkeypatch.setattr("tenure.stores.sql.postgres.wake.RECONNECT_SECONDS", 0.01)
+    caplog.set_level(logging.DEBUG, "tenure.postgres")
+    parts = urlsplit(postgres_url)
+    with FaultProxy(parts.port or 5432) as proxy:
+        server = Server(parts._replace(netloc=parts.netloc.replace(str(parts.port), str(proxy.port))).geturl())
+        heard: queue.Queue[set[str]] = queue.Queue()
+        wakes = [Wake(server, lambda topics: heard.put(set(topics))) for _ in range(2)]
+        for wake in wakes:
+            wake.listen()
+            assert heard.get(timeout=PATIENCE) == {EVERYTHING}
+        with proxy.away():
+            deadline = time.monotonic() + PATIENCE
+            while caplog.text.count("are missing") < 20 and time.monotonic() < deadline:
+                time.sleep(0.01)
+        for _ in wakes:
+            assert heard.get(timeout=PATIENCE) == {EVERYTHING}
+        for wake in wakes:
+            wake.close()
+    said = [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO]
+    assert said[0].startswith("hints of other processes are missing, their connection is tried every 1 s: ")
+    assert said[1:] == ["hints of other processes come again"]
 
 
 def test_a_loop_hears_others_without_a_thread_and_again_after_its_connection_broke(

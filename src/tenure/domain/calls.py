@@ -326,12 +326,27 @@ class SweptCounts(msgspec.Struct, frozen=True, gc=False):
     drained: int = 0
 
 
+class SweptJob(msgspec.Struct, frozen=True, gc=False):
+    """A job that a sweep failed: nobody else learns of it."""
+
+    tenant: str
+    id: str
+    job_type: str
+    queue: str
+    attempt: int
+    reason: str
+
+
 class Swept(msgspec.Struct, frozen=True, gc=False):
-    """Whether this call got the turn, and what it did; `now` is the store's time."""
+    """Whether this call got the turn, and what it did; `now` is the store's time.
+
+    `failed` are the jobs whose last lease it took, in the order of the sweep: no more than its limit.
+    """
 
     turn: bool
     now: Ms
     counts: SweptCounts = SweptCounts()
+    failed: tuple[SweptJob, ...] = ()
 
 
 class Retention(msgspec.Struct, frozen=True, gc=False):

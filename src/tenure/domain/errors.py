@@ -110,6 +110,10 @@ class KeyWaits(StoreUnavailable):
     """A transaction that is still open holds the key of one of these jobs, or its id; nothing of the call was kept."""
 
 
+class StoreAway(StoreUnavailable):
+    """The store's server can't be reached, or lets nobody in yet: that passes by itself."""
+
+
 class StoreFull(StoreError):
     """The device that holds the store has no room left; nothing of the call was kept."""
 

@@ -9,13 +9,23 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 import msgspec
 
 from tenure.domain.calls import Cancelled, CancelRequested, JobView
-from tenure.domain.errors import JobCancelled, JobFailed, JobFinished, Refused, ResultGone, ResultTimeout, StoreError
+from tenure.domain.errors import (
+    InvalidValue,
+    JobCancelled,
+    JobFailed,
+    JobFinished,
+    Refused,
+    ResultGone,
+    ResultTimeout,
+    StoreError,
+)
 from tenure.domain.job import Attempt, Failure, Progress
 from tenure.domain.names import Ms
 from tenure.domain.states import Disposition, Gate, State, Status
 from tenure.domain.store import Store, job_topic
 from tenure.engine.bodies import with_result
 from tenure.engine.durations import Seconds, milliseconds
+from tenure.engine.signature import of_result
 
 if TYPE_CHECKING:
     from tenure.engine.definition import Definition
@@ -147,7 +157,12 @@ class Handle(msgspec.Struct, Generic[R], eq=False, gc=False):
         type_ = Any if definition is None else definition.signature.result_type
         view = await with_result(self._home.app, view)
         if view.result is not None:
-            value: R = self._home.app.codecs.get(view.result.codec).decode(view.result.body, type_)
+            codec = self._home.app.codecs.get(view.result.codec)
+            try:
+                value: R = codec.decode(view.result.body, type_)
+            except InvalidValue as error:
+                text = f"the result of job {self.id} ({job.spec.job_type}) can't be read here: {of_result(error)}"
+                raise InvalidValue(text) from error
             return value
         if type_ is NoneType or (definition is None and await self._gives_nothing(job.spec.job_type)):
             return cast(R, None)

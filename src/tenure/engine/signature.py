@@ -3,6 +3,7 @@
 import inspect
 import typing
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -13,8 +14,11 @@ from msgspec.structs import asdict
 from tenure.codecs import Codec
 from tenure.domain.errors import InvalidValue
 from tenure.engine.context import Context
+from tenure.engine.signals import text_of
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_PLAIN = (str, int, bool)
+"""Types whose values a codec gives back as they are."""
 
 
 class HandlerSignature:
@@ -71,8 +75,8 @@ class HandlerSignature:
 
     @cached_property
     def _plain(self) -> dict[str, Any]:
-        """Parameters of types whose values a codec gives back as they are."""
-        return {name: hint for name in self._sent.parameters if (hint := self._hints.get(name)) in (str, int, bool)}
+        """Parameters of such types."""
+        return {name: hint for name in self._sent.parameters if (hint := self._hints.get(name)) in _PLAIN}
 
     @cached_property
     def result_type(self) -> Any:
@@ -150,6 +154,16 @@ class HandlerSignature:
             raise InvalidValue(f"{self._name}(): {error}") from error
         return decoded
 
+    def encode_result(self, value: Any, codec: Codec) -> bytes:
+        """What the handler returned, as a result. Raises `InvalidValue` where whoever asks for it would: what isn't
+        plainly of the right type is decoded at once.
+        """
+        body, type_ = codec.encode(value), self.result_type
+        if type_ is not Any and (type(value) is not type_ or type_ not in _PLAIN):
+            with suppress(TypeError):  # an annotation that no codec can read says nothing of this value
+                codec.decode(body, type_)
+        return body
+
     def schema(self) -> dict[str, Any]:
         """The JSON Schemas of parameters and result, for whoever enqueues without this code."""
         schemas = {"parameters": msgspec.json.schema(self.arguments_type)}
@@ -158,3 +172,8 @@ class HandlerSignature:
         except TypeError:
             schemas["result"] = {}
         return schemas
+
+
+def of_result(error: BaseException) -> str:
+    """A codec's words about a result: a codec speaks of payloads, for it can't know."""
+    return text_of(error).removeprefix("payload: ")

@@ -11,6 +11,8 @@ from tenure.domain.errors import InvalidValue, NotReady, Refused, Unsupported
 from tenure.domain.job import NewJob
 from tenure.domain.store import JoiningStore, Store
 from tenure.engine.bodies import to_settle
+from tenure.engine.signals import InvalidResult
+from tenure.engine.signature import of_result
 
 if TYPE_CHECKING:
     from tenure.engine.context import Context
@@ -74,9 +76,18 @@ async def transaction(context: "Context") -> AsyncIterator[HandlerTransaction]:
             raise refused
         joined = HandlerTransaction(context, inner.connection)
         yield joined
-        body = app.codecs.get("json").encode(joined.result)
+        body = _encoded(context, joined.result)
         success = await to_settle(app, context.tenant, context.id, Body(body, "json"), context.carried)
         (reply,) = await asyncio.to_thread(inner.settle, [Settle(claimed.token, success)])
         if isinstance(reply, Refused):
             raise reply
     context.settled = True
+
+
+def _encoded(context: "Context", result: Any) -> bytes:
+    """The result. One that can't be kept, or isn't of the handler's type, fails the job, and nothing is committed."""
+    definition, codec = context.app.definitions[context.job_type], context.app.codecs.get("json")
+    try:
+        return definition.signature.encode_result(result, codec)
+    except InvalidValue as error:
+        raise InvalidResult(f"the result of {definition.name} can't be kept: {of_result(error)}") from error

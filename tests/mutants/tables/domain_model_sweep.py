@@ -56,8 +56,8 @@ MUTANTS = (
         edits=(
             Edit(
                 "sweep",
-                "lost=0 if held else _lose(unit, limit),",
-                "lost=0 if held or last is not None else _lose(unit, limit),",
+                "lost = [] if held else _lose(unit, limit)",
+                "lost = [] if held or last is not None else _lose(unit, limit)",
             ),
         ),
         killers=("machine-memory",),
@@ -74,7 +74,22 @@ MUTANTS = (
         what="A sweep takes more lost leases than its limit.",
         breaks="H15, H3",
         edits=(
-            Edit("_lose", "lost = unit.tables.lost(unit.now, limit)", "lost = unit.tables.lost(unit.now, limit + 1)"),
+            Edit(
+                "_lose",
+                "for seen in unit.tables.lost(unit.now, limit):",
+                "for seen in unit.tables.lost(unit.now, limit + 1):",
+            ),
+        ),
+        killers=("machine-memory",),
+    ),
+    Mutant(
+        name="sweep-names-every-lost-job",
+        what="A sweep says of jobs with attempts left that it failed them.",
+        breaks="§4: `failed` names the jobs whose last lease was taken",
+        edits=(
+            Edit(
+                "sweep", "tuple(_named(job) for job in lost if job.state is State.FAILED)", "tuple(map(_named, lost))"
+            ),
         ),
         killers=("machine-memory",),
     ),

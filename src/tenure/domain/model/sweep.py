@@ -5,7 +5,7 @@ from datetime import date, timedelta
 
 from msgspec.structs import replace
 
-from tenure.domain.calls import Purged, Retention, Swept, SweptCounts
+from tenure.domain.calls import Purged, Retention, Swept, SweptCounts, SweptJob
 from tenure.domain.errors import Refused, StoreFrozen
 from tenure.domain.event import Event
 from tenure.domain.job import Job
@@ -28,15 +28,17 @@ def sweep(unit: Unit, interval: Ms, limit: int, hold: Ms | None) -> Swept | Refu
         return Swept(False, unit.now)
     unit.meta = replace(unit.meta, last_turn=unit.now)
     held = unit.now < unit.meta.hold_until
+    cascaded = _cascade(unit, limit)
+    lost = [] if held else _lose(unit, limit)
     counts = SweptCounts(
-        cascaded=_cascade(unit, limit),
-        lost=0 if held else _lose(unit, limit),
+        cascaded=cascaded,
+        lost=len(lost),
         expired=_expire(unit, limit),
         drained=0 if held else _drain(unit, limit),
     )
     unit.tables.clean(unit.now, limit)
     _trim_feed(unit, limit)
-    return Swept(True, unit.now, counts)
+    return Swept(True, unit.now, counts, tuple(_named(job) for job in lost if job.state is State.FAILED))
 
 
 def _hold(unit: Unit, hold: Ms) -> None:
@@ -66,15 +68,19 @@ def _cascade(unit: Unit, limit: int) -> int:
     return limit - budget
 
 
-def _lose(unit: Unit, limit: int) -> int:
-    lost = unit.tables.lost(unit.now, limit)
-    count = 0
-    for seen in lost:
+def _lose(unit: Unit, limit: int) -> list[Job]:
+    """The jobs whose lease is taken, as they are after it."""
+    lost = []
+    for seen in unit.tables.lost(unit.now, limit):
         job = unit.job(seen.ref)
         if job is not None and job.token == seen.token and job.lease is not None and job.lease.expired(unit.now):
-            moves.move(unit, Command.LOSE, job)
-            count += 1
-    return count
+            lost.append(moves.move(unit, Command.LOSE, job))
+    return lost
+
+
+def _named(job: Job) -> SweptJob:
+    spec = job.spec
+    return SweptJob(spec.tenant, spec.id, spec.job_type, spec.queue, job.attempt, job.reason or "")
 
 
 def _expire(unit: Unit, limit: int) -> int:

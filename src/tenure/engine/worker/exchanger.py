@@ -18,9 +18,10 @@ import msgspec
 
 from tenure.domain.calls import Claim, Claimed, Cursor, Fail, Settle, Settled
 from tenure.domain.errors import KeyWaits, LeaseExpired, Refused, StoreError
-from tenure.domain.job import Failure
+from tenure.domain.job import Failure, Job
 from tenure.domain.names import Ms
 from tenure.domain.store import Store, queue_topic
+from tenure.engine.worker.away import Away
 from tenure.engine.worker.clock import boottime
 from tenure.engine.worker.forks import forks, leave_if_forked
 from tenure.engine.worker.hand import Hand, Hands
@@ -48,6 +49,8 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
     """A job whose lease is to be ended so."""
 
     settle: Settle
+    job: Job
+    """As it was claimed."""
     hand: Hand | None = None
     """None when nothing of it has run: that may be said however late, for the store refuses what isn't ours."""
 
@@ -76,6 +79,7 @@ class Exchanger:
         begin: Callable[[Sequence[Hand]], None],
         answered: Callable[[Ended, Settled | Refused], None],
         calls: int = AT_ONCE,
+        away: Away | None = None,
     ) -> None:
         self._store = store
         self._hands = hands
@@ -84,6 +88,7 @@ class Exchanger:
         self._take = take
         self._begin = begin
         self._answered = answered
+        self._away = away or Away()
         self._ended: deque[Ended] = deque()
         self._wake = asyncio.Event()
         self._calls = calls
@@ -250,7 +255,9 @@ class Exchanger:
         while True:
             batch, sent = self._in_time(batch), boottime()
             try:
-                return batch, sent, *await self._send([ended.settle for ended in batch], request)
+                batch, settled, claimed = await self._send(batch, request)
+                self._away.answered()
+                return batch, sent, settled, claimed
             except KeyWaits as error:
                 if request is not None or len(batch) > 1:
                     batch, before = self._without_keys(batch), batch
@@ -259,7 +266,7 @@ class Exchanger:
                 log.debug("an outcome waits for a key: %s", error)
                 longest = HELD_SECONDS
             except StoreError as error:
-                log.warning("the store didn't answer, asking again in %.1f s: %s", wait, error)
+                self._away.failed("claims and settles", error)
             await asyncio.sleep(wait * random.uniform(0.5, 1))
             wait = min(2 * wait, longest)
 
@@ -293,29 +300,37 @@ class Exchanger:
         return [ended for ended in batch if ended.hand is None or not ended.hand.late(now)]
 
     async def _send(
-        self, settles: list[Settle], request: Claim | None
-    ) -> tuple[list[Settled | Refused], Claimed | Refused | None]:
-        """One call. A batch that breaks for its data is sent one by one, so that the guilty one harms nobody else."""
+        self, batch: list[Ended], request: Claim | None
+    ) -> tuple[list[Ended], list[Settled | Refused], Claimed | Refused | None]:
+        """One call, with what was really sent. A batch that breaks for its data is sent one by one, so that the guilty
+        one harms nobody else.
+        """
         try:
-            return await self._together(settles, request)
+            return batch, *await self._together([ended.settle for ended in batch], request)
         except StoreError:
             raise
         except Exception:
-            if not settles:
+            if not batch:
                 raise
-            log.exception("%d outcomes can't be settled together", len(settles))
-        settled = [await self._alone(settle) for settle in settles]
-        return settled, None if request is None else await self._store.claim(request)
+            log.exception("%d outcomes can't be settled together", len(batch))
+        sent, settled = [], []
+        for ended in batch:
+            said, reply = await self._alone(ended)
+            sent.append(said)
+            settled.append(reply)
+        return sent, settled, None if request is None else await self._store.claim(request)
 
-    async def _alone(self, settle: Settle) -> Settled | Refused:
+    async def _alone(self, ended: Ended) -> tuple[Ended, Settled | Refused]:
         try:
-            (reply,) = await self._store.settle([settle])
+            (reply,) = await self._store.settle([ended.settle])
         except StoreError:
             raise
         except Exception as error:
             failure = Failure.clip("InvalidOutcome", f"what came of it can't be kept: {error}")
-            (reply,) = await self._store.settle([Settle(settle.token, Fail(failure, "invalid_outcome"))])
-        return reply
+            instead = Settle(ended.settle.token, Fail(failure, "invalid_outcome"))
+            (reply,) = await self._store.settle([instead])
+            return msgspec.structs.replace(ended, settle=instead), reply
+        return ended, reply
 
     async def _together(
         self, settles: list[Settle], request: Claim | None

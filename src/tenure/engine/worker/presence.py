@@ -1,7 +1,6 @@
 """Who works here: each worker writes a document about itself, and about the job types it knows."""
 
 import asyncio
-import logging
 import os
 import platform
 import time
@@ -12,6 +11,7 @@ from tenure.domain.calls import Document
 from tenure.domain.errors import StoreError
 from tenure.domain.names import SYSTEM
 from tenure.domain.store import Store
+from tenure.engine.worker.away import Away
 from tenure.engine.worker.clock import boottime
 from tenure.engine.worker.hand import Hands
 
@@ -19,8 +19,6 @@ WORKER = "worker"
 BEAT_SECONDS = 10.0
 LISTED = 100
 """Jobs that a worker names at most in its document."""
-
-log = logging.getLogger("tenure.worker")
 
 
 class RunningJob(msgspec.Struct, frozen=True):
@@ -48,12 +46,15 @@ class WorkerCard(msgspec.Struct, frozen=True, kw_only=True):
 class Presence:
     """Keeps a worker's document alive, and takes it away at the end."""
 
-    def __init__(self, store: Store, name: str, queues: tuple[str, ...], concurrency: int, hands: Hands) -> None:
+    def __init__(
+        self, store: Store, name: str, queues: tuple[str, ...], concurrency: int, hands: Hands, away: Away | None = None
+    ) -> None:
         self._store = store
         self._name = name
         self._queues = queues
         self._concurrency = concurrency
         self._hands = hands
+        self._away = away or Away()
         self._started_at = time.time()
 
     async def run(self) -> None:
@@ -71,7 +72,7 @@ class Presence:
         try:
             await self._store.put_document(document, ttl=None if body is None else round(3 * BEAT_SECONDS * 1_000))
         except StoreError as error:
-            log.warning("worker %s couldn't say that it is there: %s", self._name, error)
+            self._away.failed("the worker's card", error)
 
     def _card(self) -> WorkerCard:
         now, hands = boottime(), list(self._hands)

@@ -14,6 +14,7 @@ from typing import Protocol
 from tenure.domain.calls import Renewal, Renewed
 from tenure.domain.errors import JobCancelled, Refused, StoreError
 from tenure.domain.store import Store
+from tenure.engine.worker.away import Away
 from tenure.engine.worker.cancels import hear
 from tenure.engine.worker.clock import boottime
 from tenure.engine.worker.hand import Ending, Hand
@@ -44,8 +45,9 @@ class Leases(Protocol):
 class Renewer:
     """Keeps the leases of all jobs in hand, and carries their progress."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, away: Away | None = None) -> None:
         self._store = store
+        self._away = away or Away()
         self._held: dict[Hand, None] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._home = asyncio.get_running_loop()
@@ -135,7 +137,10 @@ class Renewer:
         try:
             replies = await self._store.renew(renewals)
         except Exception as error:  # whatever it is, a thread that ends would cost every lease
-            log.warning("%d leases couldn't be renewed: %s", len(due), error)
+            if isinstance(error, StoreError):
+                self._away.failed("renewals", error)
+            else:
+                log.warning("%d leases couldn't be renewed: %s", len(due), error)
             for hand, renewal in zip(due, renewals, strict=True):
                 hand.renew_at = hand.progress_at = sent + min(1.0, hand.ttl_seconds / 10)
                 if isinstance(error, StoreError):  # else it may be the progress that breaks it

@@ -22,6 +22,7 @@ from tenure.engine.definition import Call, Definition
 from tenure.engine.durations import milliseconds
 from tenure.engine.hooks import Middleware, Next
 from tenure.engine.signals import Fail, InvalidResult, Retry, Signal, Snooze, Stopped, text_of
+from tenure.engine.signature import of_result
 from tenure.engine.worker.executors import Executors, inline
 from tenure.engine.worker.forks import forks, leave_if_forked
 from tenure.engine.worker.hand import Ending, Hand
@@ -62,6 +63,7 @@ class Runner:
         except (asyncio.CancelledError, StoreUnavailable, NotReady) as error:  # of the blob store: later, or elsewhere
             return self._as_told(hand, self._outcome_of(hand, error))
         except Exception as error:  # a codec of one's own may raise anything
+            hand.error = error
             return calls.Fail(Failure.clip("InvalidPayload", text_of(error)), reason="invalid_payload")
         try:
             value = await self._value(hand, arguments)
@@ -103,7 +105,8 @@ class Runner:
         except (asyncio.CancelledError, StoreError) as error:  # of the blob store
             return self._outcome_of(hand, error)
         except Exception as error:  # a codec of one's own may raise anything
-            message = f"the result of {hand.definition.name} can't be kept: {text_of(error)}"
+            hand.error = error
+            message = f"the result of {hand.definition.name} can't be kept: {of_result(error)}"
             return calls.Fail(Failure.clip("InvalidResult", message), InvalidResult.reason)
 
     def _result(self, hand: Hand, value: Any) -> Body | None:
@@ -112,10 +115,11 @@ class Runner:
         if value is None and hand.definition.signature.result_type is NoneType:
             return None
         name = hand.definition.declared.get("result_codec", "json")
-        return Body(self._app.codecs.get(name).encode(value), name)
+        return Body(hand.definition.signature.encode_result(value, self._app.codecs.get(name)), name)
 
     def _outcome_of(self, hand: Hand, error: BaseException) -> Outcome:
         """An exception as the end of an attempt."""
+        hand.error = None if isinstance(error, ProcessDied) else error  # that one's frames are the worker's own
         try:
             return self._meant(hand, error)
         except Exception as wrong:  # a name that can't be stored, an `after` that is no duration
@@ -138,8 +142,6 @@ class Runner:
                 return calls.Release(reason="stopped")
             case asyncio.CancelledError() if hand.ending is not None:
                 return calls.Release(reason="stopped")
-        if not isinstance(error, asyncio.CancelledError):
-            log.info("%r failed in attempt %d", hand, hand.claimed.job.attempt, exc_info=error)
         return calls.Retry(Failure.clip(family, message), self._delay(hand))
 
     def refused(self, hand: Hand, why: Refused) -> Outcome:

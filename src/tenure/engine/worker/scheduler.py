@@ -28,6 +28,7 @@ from tenure.engine.schedules import (
     stored_schedule,
     tick_job,
 )
+from tenure.engine.worker.away import Away
 from tenure.engine.worker.clock import boottime
 
 LOOK_SECONDS = 5.0
@@ -46,9 +47,14 @@ class Scheduler:
     """Looks every few seconds, and at the moment a tick is due."""
 
     def __init__(
-        self, store: Store, tenants: Sequence[str] | None = None, clock: Callable[[], float] = boottime
+        self,
+        store: Store,
+        tenants: Sequence[str] | None = None,
+        clock: Callable[[], float] = boottime,
+        away: Away | None = None,
     ) -> None:
         self._store = store
+        self._away = away or Away()
         self._tenants = tenants
         self._clock = clock
         self._known: dict[str, _Known] = {}
@@ -65,7 +71,8 @@ class Scheduler:
                 delay = await self.step()
                 wait = RETRY_SECONDS[0]
             except StoreError as error:
-                log.warning("schedules wait %.0f s for the store: %s", wait, error)
+                self._away.failed("schedules", error)
+                log.debug("schedules wait %.0f s for the store: %s", wait, error)
                 delay, wait = wait * random.uniform(0.5, 1), min(2 * wait, longest)
             await self._rest(delay)
 

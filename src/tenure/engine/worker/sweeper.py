@@ -6,10 +6,12 @@ import random
 
 from tenure.blobs import BlobStore, sweep_blobs
 from tenure.domain.calls import Swept
-from tenure.domain.errors import TenureError
+from tenure.domain.errors import StoreError, TenureError
 from tenure.domain.names import MAX_DURATION, Ms
 from tenure.domain.store import Store
+from tenure.engine.worker.away import Away
 from tenure.engine.worker.clock import boottime
+from tenure.engine.worker.logged import log_swept
 
 LONGEST_SECONDS = 10.0
 JUMP_SECONDS = 5.0
@@ -22,8 +24,11 @@ log = logging.getLogger("tenure.worker")
 class Sweeper:
     """Sweeps every min(10 s, a third of a lease), with jitter; a clock that jumped ahead takes no lease from anyone."""
 
-    def __init__(self, store: Store, lease_seconds: float, blobs: BlobStore | None = None) -> None:
+    def __init__(
+        self, store: Store, lease_seconds: float, blobs: BlobStore | None = None, away: Away | None = None
+    ) -> None:
         self._store = store
+        self._away = away or Away()
         self._blobs = blobs
         self._blob_cursor: str | None = None
         self._lease_seconds = lease_seconds
@@ -37,8 +42,8 @@ class Sweeper:
         while True:
             try:
                 more = await self._sweep()
-            except TenureError as error:  # of the blob store too, which may not even be there
-                log.warning("sweep: %s", error)
+            except StoreError as error:
+                self._away.failed("sweeps", error)
                 more = False
             if not more:
                 await asyncio.sleep(self._interval * random.uniform(0.8, 1.2))
@@ -50,12 +55,14 @@ class Sweeper:
         now = boottime()
         if not isinstance(asked, Swept):
             return False  # frozen: nothing to sweep
+        log_swept(asked.failed)  # the first sweep of a store has the turn, whatever the interval
         jumped = self._jumped(asked.now, now)
         self._seen, self._answered_at = (asked.now, now), now
         hold = round(self._lease_seconds * 1_000) if jumped or silent else None
         reply = await self._store.sweep(0 if hold else round(self._interval * 1_000), LIMIT, hold)
         if not isinstance(reply, Swept):
             return False
+        log_swept(reply.failed)
         if reply.turn and now >= self._purge_at:
             await self._store.purge()
             await self._sweep_blobs()
@@ -65,8 +72,13 @@ class Sweeper:
 
     async def _sweep_blobs(self) -> None:
         """One step; the next goes on where it ended."""
-        if self._blobs is not None:
+        if self._blobs is None:
+            return
+        try:
             swept = await sweep_blobs(self._blobs, self._store, limit=LIMIT, after=self._blob_cursor)
+        except TenureError as error:  # of the blob store, which may not even be there
+            log.warning("blobs couldn't be swept: %s", error)
+        else:
             self._blob_cursor = swept.cursor
 
     def _jumped(self, store_now: Ms, own_now: float) -> bool:

@@ -38,10 +38,12 @@ from tenure.engine.context import CURRENT, Context
 from tenure.engine.hooks import Hook, Told
 from tenure.engine.job_types import publish
 from tenure.engine.settings import Settings
+from tenure.engine.worker.away import Away
 from tenure.engine.worker.clock import boottime
 from tenure.engine.worker.exchanger import AT_ONCE, ClaimTerms, Ended, Exchanger
 from tenure.engine.worker.executors import Executors
 from tenure.engine.worker.hand import Ending, Hand, Hands
+from tenure.engine.worker.logged import UNKNOWN_TYPE, log_ended, log_started
 from tenure.engine.worker.presence import Presence
 from tenure.engine.worker.renewer import Leases, Renewer
 from tenure.engine.worker.runner import Runner
@@ -235,10 +237,11 @@ class _Parts:
         self._executors = Executors(options.concurrency, settings)
         self._runner = Runner(app, self._executors)
         self._wheel = Wheel(self.hands)
-        self._leases = leases or Renewer(store)
-        self._sweeper = Sweeper(store, options.lease, app.blob_store)
-        self._scheduler = Scheduler(store, options.tenants)
-        self._presence = Presence(store, options.name, queues, options.concurrency, self.hands)
+        away = Away()
+        self._leases = leases or Renewer(store, away)
+        self._sweeper = Sweeper(store, options.lease, app.blob_store, away)
+        self._scheduler = Scheduler(store, options.tenants, away=away)
+        self._presence = Presence(store, options.name, queues, options.concurrency, self.hands, away)
         terms = ClaimTerms(
             worker=options.name,
             ttl=round(options.lease * 1_000),
@@ -247,7 +250,9 @@ class _Parts:
             poll=(settings.poll, settings.poll_at_most),
         )
         calls = 1 if crowded else AT_ONCE
-        self.exchanger = Exchanger(store, self.hands, terms, queues, self._take, self._begin, self._answered, calls)
+        self.exchanger = Exchanger(
+            store, self.hands, terms, queues, self._take, self._begin, self._answered, calls, away
+        )
         self.loops: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
         self._stopping = False
@@ -286,8 +291,7 @@ class _Parts:
             self._give_back(claimed, Release(reason="shutdown"))
             return None
         if definition is None or not definition.handled:
-            log.warning("no handler for job type %s here: the job is given back", claimed.job.spec.job_type)
-            self._give_back(claimed, Release(UNKNOWN_TYPE_MS, "unknown_type"))
+            self._give_back(claimed, Release(UNKNOWN_TYPE_MS, UNKNOWN_TYPE))
             return None
         hand = Hand(claimed, definition, sent_at, now, self._leases.reported)
         if hand.late(now):
@@ -307,12 +311,13 @@ class _Parts:
             _ = self._loop.create_task(self._run(hand), name=hand.definition.name)
 
     def _give_back(self, claimed: ClaimedJob, release: Release) -> None:
-        self.exchanger.settle(Ended(Settle(claimed.token, release)))
+        self.exchanger.settle(Ended(Settle(claimed.token, release), claimed.job))
 
     async def _run(self, hand: Hand) -> None:
         """The whole of a job, in a task and a context of its own: libraries keep by them what is one caller's."""
         hand.task = asyncio.current_task()
         CURRENT.set(hand.context)
+        log_started(hand.claimed.job)
         hooks = self._app.hooks
         if hooks.any and hooks.heard(Hook.JOB_STARTED):
             with suppress(asyncio.CancelledError):  # told to end before it began: the runner sees that
@@ -325,8 +330,9 @@ class _Parts:
         hand.let_go()
         self.hands.remove(hand)
         if outcome is not None and not settled and not hand.late(boottime()):
-            self.exchanger.settle(Ended(Settle(hand.token, outcome), hand))
+            self.exchanger.settle(Ended(Settle(hand.token, outcome), hand.claimed.job, hand))
             return
+        hand.error = None
         if not settled:
             log.warning("the lease of %r was lost: what came of it isn't settled", hand)
         self._leases.removed(hand)
@@ -334,12 +340,18 @@ class _Parts:
 
     def _answered(self, ended: Ended, reply: Settled | Refused) -> None:
         hand, hooks = ended.hand, self._app.hooks
+        if type(reply) is Settled:
+            error = None if hand is None else hand.error
+            log_ended(ended.job, ended.settle.outcome, reply.state, error)
+        if hand is not None:
+            hand.error = None
         if type(reply) is Settled and hand is not None and not hooks.any:
             self._leases.removed(hand)
             return
         refused = reply if isinstance(reply, Refused) else None
         if hand is not None and isinstance(refused, ABOUT_CARRIED) and isinstance(ended.settle.outcome, Succeed):
-            self.exchanger.settle(Ended(Settle(hand.token, self._runner.refused(hand, refused)), hand))
+            instead = Settle(hand.token, self._runner.refused(hand, refused))
+            self.exchanger.settle(Ended(instead, ended.job, hand))
             return
         if hand is not None:
             self._leases.removed(hand)

@@ -4,15 +4,15 @@ import argparse
 import asyncio
 import logging
 import os
+import random
 import signal
-import sys
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from tenure.domain.errors import InvalidValue
+from tenure.domain.errors import InvalidValue, StoreAway
 from tenure.engine.app import Tenure
-from tenure.engine.worker.supervisor.child import ChildOptions
+from tenure.engine.worker.supervisor.child import ChildOptions, configure_logging
 from tenure.engine.worker.supervisor.supervisor import Supervisor
 from tenure.engine.worker.worker import Worker
 from tenure.service.cli.arguments import add_command, add_json, names, positive, seconds
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 STOPPING = ("stopping; a second signal doesn't wait for the jobs", "stopping at once")
 LEVELS = ("debug", "info", "warning", "error")
-LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+AWAY_SECONDS = (0.5, 5.0)
+"""How often a store that is away is tried when a worker starts: first, and at most."""
+
+log = logging.getLogger("tenure.worker")
 
 
 class WorkerRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +79,7 @@ def queues(text: str) -> dict[str, int | None]:
 
 def run(args: argparse.Namespace, out: Out) -> int:
     app = found_app(args.target, args.url)
-    logging.basicConfig(level=args.log_level.upper(), format=LOG_FORMAT, stream=sys.stderr)
+    configure_logging(args.log_level)
     options = WorkerRun(
         target=args.target,
         queues=args.queues,
@@ -117,8 +120,7 @@ def run_worker(app: Tenure, options: WorkerRun) -> int:
 
 async def _supervise(app: Tenure, options: WorkerRun, out: Out) -> int:
     worker = worker_of(app, options)  # what makes no sense is refused here, once
-    async with app:
-        pass  # and so is a store that can't be opened
+    await _open(app)  # and so is a store that can't be opened
     signals: list[int] = []
 
     def signalled(count: int) -> None:
@@ -140,6 +142,24 @@ async def _supervise(app: Tenure, options: WorkerRun, out: Out) -> int:
     )
     code = await Supervisor(child, options.processes, signalled).run()
     return INTERRUPTED if len(signals) > 1 else code
+
+
+async def _open(app: Tenure) -> None:
+    """Opens the store and leaves it; waits for one whose server is away."""
+    wait, longest = AWAY_SECONDS
+    away = False
+    while True:
+        try:
+            async with app:
+                break
+        except StoreAway as error:
+            level = logging.DEBUG if away else logging.WARNING
+            log.log(level, "the worker waits for its store and tries it at least every %g s: %s", longest, error)
+            away = True
+        await asyncio.sleep(wait * random.uniform(0.5, 1))
+        wait = min(2 * wait, longest)
+    if away:
+        log.info("the store is there")
 
 
 def worker_of(app: Tenure, options: WorkerRun) -> Worker:

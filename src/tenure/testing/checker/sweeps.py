@@ -25,10 +25,11 @@ def sweep(ledger: Ledger, asked: Body, reply: Body | None) -> None:
     ledger.last_turn = ledger.now
     ledger.wrote()
     held = ledger.hold_until is not None and ledger.now < ledger.hold_until
-    lost = 0 if held else _lose(ledger, asked["limit"])
+    lost = [] if held else _lose(ledger, asked["limit"])
     expired = _expire(ledger, asked["limit"], counts)
     drained = 0 if held else _drain(ledger, asked["limit"])
-    _check_counts(counts, lost, expired, drained)
+    _check_counts(counts, len(lost), expired, drained)
+    _check_failed(reply, [row for row in lost if row.state == "failed"])
 
 
 def _hold(ledger: Ledger, hold: int) -> None:
@@ -42,12 +43,12 @@ def _hold(ledger: Ledger, hold: int) -> None:
     ledger.wrote()
 
 
-def _lose(ledger: Ledger, limit: int) -> int:
+def _lose(ledger: Ledger, limit: int) -> list[Row]:
     due = [row for row in ledger.all_live() if row.lease is not None and ledger.now > row.lease.deadline]
     due.sort(key=lambda row: (_deadline(row), row.tenant, row.id))
     for row in due[:limit]:
         leases.lose(ledger, row)
-    return len(due[:limit])
+    return due[:limit]
 
 
 def _deadline(row: Row) -> int:
@@ -96,6 +97,13 @@ def _check_counts(counts: Body | None, lost: int, expired: int, drained: int) ->
             taken_early = counts[what] > count
             property = {"lost": "H3" if taken_early else "H15", "drained": "H6"}.get(what, "H15")
             raise Violation(property, f"sweep must deal with {count} {what}, it says {counts[what]}")
+
+
+def _check_failed(reply: Body | None, rows: list[Row]) -> None:
+    """The jobs that lost their last lease are named. Histories of before they were are read too."""
+    named = None if reply is None else reply.get("failed")
+    if named is not None and [(one["tenant"], one["id"]) for one in named] != [row.ref for row in rows]:
+        raise Violation("H15", f"sweep failed {[row.ref for row in rows]}, it names {named}")
 
 
 # Purge

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tenure.domain.calls import Renewal, Renewed, Settled
+from tenure.domain.calls import Renewal, Renewed, Settled, SweptJob
 from tenure.domain.errors import JobNotFound, LeaseExpired, LeaseLost
 from tenure.domain.job import Lease, Progress, Token, secret_hash
 from tenure.domain.names import SECOND, Ms
@@ -188,6 +188,19 @@ def test_a_lease_lost_on_the_last_attempt_fails_the_job(world: World) -> None:
     record = world.record(token.job_id)
     assert (record.state, record.reason, record.attempt) == (State.FAILED, "lease_lost", 1)
     assert world.nothing()
+
+
+def test_sweep_names_the_jobs_that_it_fails(world: World) -> None:
+    """And no other: a lost lease with attempts left is an attempt, and one asked to end is cancelled."""
+    world.start(max_attempts=2)
+    ok(world.request_cancel(world.start(max_attempts=1).job_id))
+    last = world.start(max_attempts=1, job_type="last")
+    world.tick(DEADLINE + 1)
+    swept = world.sweep()
+    assert swept.counts.lost == 3
+    spec = world.record(last.job_id).spec
+    assert swept.failed == (SweptJob(spec.tenant, spec.id, "last", spec.queue, 1, "lease_lost"),)
+    assert world.sweep().failed == ()
 
 
 def test_renewal_postpones_the_sweep(world: World) -> None:

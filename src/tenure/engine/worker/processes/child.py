@@ -25,6 +25,7 @@ from tenure.engine.context import CURRENT, Context
 from tenure.engine.definition import Definition
 from tenure.engine.durations import Seconds, milliseconds
 from tenure.engine.signals import Fail, InvalidResult, Retry, Snooze, Stopped, text_of
+from tenure.engine.signature import of_result
 from tenure.engine.worker.forks import forks, leave_if_forked
 from tenure.engine.worker.frames import LENGTH, frame
 from tenure.engine.worker.processes.wire import (
@@ -202,10 +203,10 @@ def returned(definition: Definition[Any, Any], app: Tenure, context: Context, va
         return Returned(None, "json", context.carried)
     name = definition.declared.get("result_codec", "json")
     try:
-        body = app.codecs.get(name).encode(value)
+        body = definition.signature.encode_result(value, app.codecs.get(name))
     except Exception as error:  # a codec of one's own may raise anything
-        message = f"the result of {definition.name} can't be kept: {sendable(text_of(error)[:MOST_TEXT])}"
-        return Raised("fail", InvalidResult.__name__, message, InvalidResult.reason)
+        message = f"the result of {definition.name} can't be kept: {sendable(of_result(error)[:MOST_TEXT])}"
+        return Raised("fail", InvalidResult.__name__, message, InvalidResult.reason, trace=trace_of(error))
     return Returned(body, name, context.carried)
 
 
@@ -215,9 +216,9 @@ def raised(error: BaseException, *, told: bool) -> Raised:
     try:
         match error:
             case Fail():
-                return Raised("fail", family, message, error.reason)
+                return Raised("fail", family, message, error.reason, trace=trace_of(error))
             case Retry():
-                return Raised("retry", family, message, after_seconds=_seconds(error.after))
+                return Raised("retry", family, message, after_seconds=_seconds(error.after), trace=trace_of(error))
             case Snooze():
                 return Raised("snooze", family, message, after_seconds=_seconds(error.after))
             case Stopped():
@@ -226,8 +227,12 @@ def raised(error: BaseException, *, told: bool) -> Raised:
                 return Raised("stopped", family, message)
     except InvalidValue as wrong:
         return Raised("error", "InvalidError", f"{family} can't be kept: {wrong}")
-    trace = "".join(traceback.format_exception(error))
-    return Raised("error", family, message, trace=sendable(trace[-MOST_TEXT:]))
+    return Raised("error", family, message, trace=trace_of(error))
+
+
+def trace_of(error: BaseException) -> str:
+    """Where it was raised, for the worker's log."""
+    return sendable("".join(traceback.format_exception(error))[-MOST_TEXT:])
 
 
 def _seconds(after: Seconds | None) -> float | None:

@@ -48,6 +48,10 @@ class HandlerError(Exception):
         self.family = family
 
 
+class Elsewhere(Exception):
+    """Stands as the cause of what a handler raised in its process: the traceback there, as text."""
+
+
 class ProcessDied(Exception):
     """The process ended while the handler ran."""
 
@@ -253,6 +257,8 @@ def _as_raised(raised: Raised) -> BaseException:
     error = _of_kind(raised)
     if isinstance(error, Signal):
         error.family = raised.family
+    if raised.trace:
+        error.__cause__ = Elsewhere(raised.trace)
     return error
 
 
@@ -268,6 +274,4 @@ def _of_kind(raised: Raised) -> BaseException:
             return Snooze(raised.message, after=raised.after_seconds or 0)
         case "stopped":
             return Stopped(raised.message)
-    if raised.trace:
-        log.info("a handler failed in its process:\n%s", raised.trace)
     return HandlerError(raised.family, raised.message)

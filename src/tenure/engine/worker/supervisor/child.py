@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 import socket
@@ -23,6 +24,7 @@ MISUSED = 64
 UNAVAILABLE = 69
 """The exit code of a child whose store can't be used now: another may have more luck."""
 ORPHANED = 75
+LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 COLLECT = (20_000, 10, 10)
 """A batch of 500 jobs makes some 10,000 objects that come and go together: Python's usual 700 would have the collector
 look at them ten times, in vain (4 of 50 µs a job).
@@ -56,9 +58,9 @@ def main() -> int:
     deadlines = Deadlines(int(sys.argv[2]), options.slots)
     put_back(options.python_path)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to everyone; the supervisor passes on SIGTERM
-    configure_logging(options.log_level)
     try:
         app = import_app(options.target)
+        configure_logging(options.log_level)
         if app.url is None:
             raise TenureError(f"{options.target} has no store: give Tenure(...) a URL, or set TENURE_URL")
         gc.freeze()  # what was imported stays: the collector needn't walk it again and again
@@ -123,9 +125,8 @@ def orphaned(worker: Worker, grace: float) -> None:
 
 
 def configure_logging(level: str) -> None:
-    import logging
-
-    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    """What `tenure worker` logs, in the supervisor as in its children; what an app has set up itself stays."""
+    logging.basicConfig(level=level.upper(), format=LOG_FORMAT, stream=sys.stderr)
 
 
 if __name__ == "__main__":

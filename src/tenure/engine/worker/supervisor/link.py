@@ -141,6 +141,7 @@ def _of_one_kind(job: Job, other: Job | None) -> bool:
     return (
         spec.job_type == known.job_type
         and spec.tenant == known.tenant
+        and spec.queue == known.queue
         and spec.timeout == known.timeout
         and spec.retry == known.retry
         and job.attempt == other.attempt
@@ -156,6 +157,7 @@ def _terms(hand: Hand) -> Terms:
         token.lease_seq,
         token.secret,
         spec.job_type,
+        spec.queue,
         hand.ttl_seconds,
         hand.renew_at,
         hand.timeout_at,

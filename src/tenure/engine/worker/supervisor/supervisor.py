@@ -7,20 +7,22 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import msgspec
 
-from tenure.domain.calls import Outcome, Release, Renewal, Renewed, Retry, Settle
+from tenure.domain.calls import Outcome, Release, Renewal, Renewed, Retry, Settle, Settled
 from tenure.domain.errors import JobCancelled, Refused, StoreError
 from tenure.domain.job import Failure, Progress, Token
 from tenure.domain.names import MAX_BATCH
 from tenure.domain.store import Store
 from tenure.engine.importing import PATH, environment
+from tenure.engine.worker.away import Away
 from tenure.engine.worker.cancels import hear
 from tenure.engine.worker.clock import boottime
 from tenure.engine.worker.hand import Ending
+from tenure.engine.worker.logged import Attempt, log_end
 from tenure.engine.worker.supervisor.child import MISUSED, ChildOptions
 from tenure.engine.worker.supervisor.wire import (
     STOP_AT_ONCE,
@@ -71,6 +73,11 @@ class Held:
     @property
     def token(self) -> Token:
         return Token(self.terms.tenant, self.job_id, self.terms.lease_seq, self.terms.secret)
+
+    @property
+    def attempt(self) -> Attempt:
+        terms = self.terms
+        return Attempt(self.job_id, terms.job_type, terms.tenant, terms.queue, terms.attempt)
 
     @property
     def kept(self) -> bool:
@@ -168,6 +175,7 @@ class Supervisor:
         """Told how many signals have asked it to stop."""
         self._children: set[Child] = set()
         self._store: Store | None = None
+        self._away = Away()
         self._wake = asyncio.Event()
         self._next = float("inf")
         """When leases are looked at next, while nothing wakes the supervisor."""
@@ -305,14 +313,14 @@ class Supervisor:
 
     async def _see_to(self, child: Child) -> None:
         """Ends the leases of a process that is gone: nobody has to wait for them to run out."""
-        settles = [Settle(held.token, outcome) for held in child.held.values() if (outcome := _left(child, held))]
-        log.warning("%d jobs of a worker process that is gone (%s) go on elsewhere", len(settles), _ending(child))
+        left = [(held, outcome) for held in child.held.values() if (outcome := _left(child, held))]
+        log.warning("%d jobs were in hand of a worker process that is gone (%s)", len(left), _ending(child))
         deadline, wait = boottime() + SETTLE_SECONDS, 0.1
-        while settles and self._store is not None and boottime() < deadline:
+        while left and self._store is not None and boottime() < deadline:
             try:
-                for start in range(0, len(settles), MAX_BATCH):
-                    await self._store.settle(settles[start : start + MAX_BATCH])
-                return
+                await _settle(self._store, left[:MAX_BATCH])
+                del left[:MAX_BATCH]
+                continue
             except StoreError as error:
                 log.warning("their leases couldn't be ended yet: %s", error)
             await asyncio.sleep(wait)
@@ -354,12 +362,16 @@ class Supervisor:
         try:
             replies = await store.renew(renewals)
         except Exception as error:  # whatever it is, a loop that ends would cost every lease
-            log.warning("%d leases couldn't be renewed: %s", len(due), error)
+            if isinstance(error, StoreError):
+                self._away.failed("renewals", error)
+            else:
+                log.warning("%d leases couldn't be renewed: %s", len(due), error)
             for (_, held), renewal in zip(due, renewals, strict=True):
                 held.renew_at = held.progress_at = sent + min(1.0, held.terms.ttl_seconds / 10)
                 if isinstance(error, StoreError):  # else it may be the progress that breaks it
                     held.progress = held.progress or renewal.progress
             return
+        self._away.answered()
         for (child, held), reply in zip(due, replies, strict=True):
             self._note(child, held, reply, sent)
 
@@ -404,6 +416,13 @@ def _left(child: Child, held: Held) -> Outcome | None:
     if told is Ending.CANCELLED:
         return Release(reason="cancelled")
     return Release(reason="shutdown" if child.stopped else "restart")
+
+
+async def _settle(store: Store, left: Sequence[tuple[Held, Outcome]]) -> None:
+    replies = await store.settle([Settle(held.token, outcome) for held, outcome in left])
+    for (held, outcome), reply in zip(left, replies, strict=True):
+        if isinstance(reply, Settled):
+            log_end(held.attempt, outcome, reply.state)
 
 
 def _ending(child: Child) -> str:

@@ -31,6 +31,7 @@ class Terms(msgspec.Struct, frozen=True, array_like=True, gc=False):
     lease_seq: int
     secret: bytes
     job_type: str
+    queue: str
     ttl_seconds: float
     renew_at: float
     timeout_at: float

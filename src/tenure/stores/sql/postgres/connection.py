@@ -10,10 +10,11 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
-from tenure.domain.errors import InvalidValue, StoreError, StoreFull, StoreUnavailable, Unsupported
+from tenure.domain.errors import InvalidValue, StoreAway, StoreError, StoreFull, StoreUnavailable, Unsupported
 from tenure.stores.sql.postgres.arrays import adapt
 from tenure.stores.sql.postgres.patience import KEEPALIVE, STATEMENT_SECONDS, PatientConnection
 from tenure.stores.sql.postgres.place import Held, Overtaken
+from tenure.stores.sql.postgres.reach import Reach
 
 OLDEST_SERVER = 140_000
 SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}")
@@ -94,11 +95,13 @@ _STARTING = "57P03"
 _TOO_MANY_SAID = re.compile("too many clients|too many connections|remaining connection slots|no more connections")
 _STARTING_SAID = re.compile("the database system is ")
 """libpq doesn't say with which state a server refused a connection. In another language it counts as refused."""
+_REFUSED_SAID = re.compile("FATAL: ")
+"""A server is there and won't have it: a wrong password, no such database. In another language it counts as away."""
 _READ_ONLY = "25006"
 _CANCELLED = "57014"
 
 
-class NotNow(StoreUnavailable):
+class NotNow(StoreAway):
     """The server is there and lets nobody in: it has no connection left, or is starting. That passes."""
 
 
@@ -130,6 +133,7 @@ class Server:
         self._patience = {name: value for name, value in PATIENCE.items() if name not in known}
         host = known.get("host") or known.get("hostaddr") or "the local socket"
         self.role = known.get("user") or "role"
+        self.hints = Reach()
         self.shown = f"postgresql://{host}/{known.get('dbname') or ''} (schema {self.schema})"
 
     def connect(self) -> PatientConnection:
@@ -249,6 +253,8 @@ def store_error(server: Server, state: str | None, error: Exception) -> StoreErr
         )
     if state == _CANCELLED:
         return StoreUnavailable(f"{server.shown}: a statement took too long and was ended ({said})")
+    if state is None and not _REFUSED_SAID.search(str(error)):
+        return StoreAway(f"{server.shown}: {said}")
     return StoreUnavailable(f"{server.shown}: {said}")
 
 

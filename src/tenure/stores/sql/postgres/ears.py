@@ -1,7 +1,6 @@
 """Hearing other processes on an event loop: what they tell reaches whoever waits there without passing a thread."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -15,9 +14,8 @@ from tenure.domain.store import EVERYTHING
 from tenure.stores.sql.postgres.connection import Server
 from tenure.stores.sql.postgres.dial import Dial
 from tenure.stores.sql.postgres.patience import PatientConnection
-from tenure.stores.sql.postgres.wake import RECONNECT_SECONDS, channel
-
-log = logging.getLogger("tenure.postgres")
+from tenure.stores.sql.postgres.reach import RECONNECT_SECONDS
+from tenure.stores.sql.postgres.wake import channel
 
 
 class Ears:
@@ -41,6 +39,7 @@ class Ears:
 
     def close(self) -> None:
         self._closed = True
+        self._server.hints.forget(self)
         self._dial.close()
         self._hang_up()
 
@@ -67,11 +66,12 @@ class Ears:
         if self._closed:
             return
         connection = self._connection = self._dial.take()
+        self._server.hints.back(self)
         self._loop.add_reader(connection.fileno(), self._hear, connection)
         self._tell((EVERYTHING,))  # whatever was told before
 
     def _connect_later(self, error: Exception) -> None:
-        log.info("hints of other processes are missing for a while: %s", error)
+        self._server.hints.lost(self, error)
         self._loop.call_later(RECONNECT_SECONDS, self._connect)
 
     def _hear(self, connection: "Connection[Any]") -> None:

@@ -6,7 +6,6 @@ may get lost, with a connection say; whoever waits looks again by itself after a
 """
 
 import asyncio
-import logging
 import os
 import select
 import threading
@@ -21,6 +20,7 @@ from psycopg import Connection, Notify
 from tenure.domain.errors import StoreError
 from tenure.domain.store import EVERYTHING, FEED_TOPIC
 from tenure.stores.sql.postgres.connection import Server
+from tenure.stores.sql.postgres.reach import RECONNECT_SECONDS
 
 LONGEST = 7_000
 """Bytes of a notification; a longer one says that everything changed."""
@@ -29,9 +29,6 @@ PAUSE_SECONDS = 0.006
 FEED_PAUSE_SECONDS = 0.1
 """After a notification: when one may go with a transaction, when one goes by itself, and when one that only says that
 the feed has grown."""
-RECONNECT_SECONDS = 1.0
-
-log = logging.getLogger("tenure.postgres")
 
 
 def channel(server: Server) -> str:
@@ -184,9 +181,10 @@ class Wake:
             try:
                 with self._server.connect() as connection:
                     self.own[id(self)] = connection.info.backend_pid
+                    self._server.hints.back(self)
                     self._serve(connection)
             except (psycopg.Error, StoreError, OSError) as error:
-                log.info("hints of other processes are missing for a while: %s", error)
+                self._server.hints.lost(self, error)
                 if self._closing():
                     return
                 select.select([self._reader], [], [], RECONNECT_SECONDS)
