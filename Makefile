@@ -120,6 +120,7 @@ look: $(VENV)/.full ## open reports in Chromium: pictures, and nothing overflows
 
 docs: $(VENV)/.full ## regenerate the generated documents (a test checks that they are fresh)
 	$(PY) -m tenure.domain.diagram > docs/states.md
+	$(PY) -m tests.reference > docs/reference.md
 
 COMPILE = $(UV_PIP) compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
           --custom-compile-command 'make lock' pyproject.toml

@@ -12,6 +12,12 @@ from typing import Any
 
 import pytest
 
+import tenure
+from tenure.engine.options import JobOptions
+from tenure.engine.queue import QueueOptions
+from tenure.service.cli.main import COMMANDS
+from tests import reference
+
 ROOT = Path(__file__).resolve().parent.parent
 SPARK = "tenure.spark"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -27,6 +33,19 @@ def examples(*, spark: bool) -> list[Any]:
         for number, block in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")), start=1)
         if (SPARK in block) == spark
     ]
+
+
+def test_the_reference_is_fresh() -> None:
+    assert (ROOT / "docs" / "reference.md").read_text(encoding="utf-8") == reference.page(), "run `make docs`"
+
+
+def test_the_reference_has_every_public_name_option_setting_and_command() -> None:
+    page = reference.page()
+    names = {name for name in tenure.__all__ if f"### {name}\n" not in page and f"| `{name}` |" not in page}
+    options = {f"`{name}`" for name in JobOptions.__annotations__.keys() | QueueOptions.__annotations__}
+    commands = {f"### tenure {name}" for name in COMMANDS}
+    assert names == set()
+    assert {said for said in options | commands if said not in page} == set()
 
 
 def test_the_readme_has_an_example() -> None:

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from tenure import Tenure
-from tenure.service.cli.checks import Level
-from tenure.service.cli.doctor import clock_check
+from tenure.service.cli.checks import Check, Level
+from tenure.service.cli.doctor import clock_check, store_checks
 from tenure.service.cli.place import sqlite_check
+from tenure.service.cli.workers import cards_of
 from tenure.stores.clock import system_clock
 from tenure.stores.sql.sqlite import SqliteStore
 from tests.cli.kit import Cli, Shop
@@ -53,10 +54,25 @@ def test_a_healthy_store(cli: Cli, shop: Shop) -> None:
     ]
     assert found["schema"]["found"] == "schema 2"
     assert found["beside"]["found"] == "jobs.db-lock"
-    assert "its file stays" in found["lock"]["found"]
+    assert "the lock file stays" in found["lock"]["found"]
     lines = cli.done("doctor").lines
     assert lines[0].split() == ["verdict", "check", "what"]
     assert all(line.startswith("ok ") for line in lines[1:])
+
+
+def test_jobs_in_a_queue_that_no_worker_serves_are_named(cli: Cli, shop: Shop) -> None:
+    async def looked(app: Tenure) -> dict[str, Check]:
+        async with asyncio.timeout(30), app.worker(["slow"]):
+            while not await cards_of(await app.store()):
+                await asyncio.sleep(0.01)  # until the worker has said that it is there
+            return {one.name: one for one in await store_checks(str(app.url))}
+
+    shop.enqueue(2)
+    assert "queues" not in checks(cli)  # no worker at all: the store's line says so
+    check = shop.use(looked)["queues"]
+    assert check.level == "warning"
+    assert check.found == "jobs are ready in mail, and no worker serves that"
+    assert "tenure jobs --queue NAME" in check.advice
 
 
 def test_a_store_that_isnt_there_is_not_created(cli: Cli, shop: Shop) -> None:

@@ -13,6 +13,7 @@ from tenure.service.cli import server as looked
 from tenure.service.cli.checks import Level
 from tenure.stores.sql.postgres import PostgresStore, connection
 from tenure.stores.sql.postgres.health import Dead, Holder, examine
+from tenure.stores.sql.postgres.migrate import SCHEMA
 from tenure.testing.postgres import PostgresServer
 from tests.cli.kit import Cli
 
@@ -61,7 +62,7 @@ def test_a_healthy_store(cli: Cli, url: str) -> None:
         *("url", "server", "durability", "connections", "autovacuum", "oldest view", "schema", "dead rows"),
         *("set aside", "store", "clock"),
     ]
-    assert found["schema"]["found"] == "schema 1"
+    assert found["schema"]["found"] == f"schema {SCHEMA}"
     assert "survives power loss; a failover may lose" in found["durability"]["found"]
 
 
@@ -77,7 +78,7 @@ def test_a_server_that_is_away_or_too_old(cli: Cli, url: str, monkeypatch: pytes
 def test_a_schema_that_is_missing_or_newer(cli: Cli, url: str) -> None:
     with psycopg.connect(url, autocommit=True) as db:
         db.execute("INSERT INTO tenure.migration (number, needs) VALUES (98, 1)")
-        assert checks(cli)["schema"]["found"] == "schema 98, which this Tenure, made for 1, can use"
+        assert checks(cli)["schema"]["found"] == f"schema 98, which this Tenure, made for {SCHEMA}, can use"
         db.execute("INSERT INTO tenure.migration (number, needs) VALUES (99, 99)")
         found = checks(cli, 1)["schema"]
         assert (found["level"], found["found"]) == ("problem", "schema 99, this Tenure knows up to 1")

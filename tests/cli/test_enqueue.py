@@ -44,6 +44,16 @@ def test_every_option_arrives(cli: Cli, shop: Shop) -> None:
     assert job.status == "scheduled"
 
 
+def test_a_type_that_the_app_does_not_have_is_refused(cli: Cli, shop: Shop) -> None:
+    shop.enqueue()
+    ran = cli("enqueue", "sendd", *SHOP, "--arg", "to=a")
+    assert (ran.code, ran.out) == (2, "")
+    assert "tests.cli.shop:app has no job type 'sendd': did you mean send?" in ran.err
+    assert "it has " in cli("enqueue", "zzz", *SHOP).err
+    assert len(cli.json("jobs")["jobs"]) == 1
+    assert cli.done("enqueue", "elsewhere").out.startswith("01")
+
+
 def test_a_taken_key_gives_the_job_that_holds_it(cli: Cli) -> None:
     first = cli.json("enqueue", "send", "--key", "k")
     ran = cli.done("enqueue", "send", "--key", "k", "--json")

@@ -89,6 +89,15 @@ def test_payloads_are_shown_of_a_single_job_only(cli: Cli, shop: Shop) -> None:
     assert cli.json("jobs", id)["payload"] == {"to": SECRET}
 
 
+def test_json_has_the_words_of_the_python_api(cli: Cli, shop: Shop) -> None:
+    (id,) = shop.fail()
+    whole, python = cli.json("jobs", id), shop.get(id)
+    assert {**python.to_dict(), "result": None} == whole
+    assert (whole["job_type"], whole["last_error"]["family"]) == ("send", "Refused")
+    (listed,) = cli.json("jobs")["jobs"]
+    assert listed.keys() == whole.keys() - {"payload", "history", "result"}
+
+
 def test_the_whole_story_of_a_job(cli: Cli, shop: Shop) -> None:
     (id,) = shop.enqueue(key="k", labels={"team": "crm"}, max_attempts=2)
     shop.settle(shop.claim(), Retry(Failure("Greylisted", "come back"), 0))

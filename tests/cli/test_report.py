@@ -64,7 +64,15 @@ def test_without_the_extra_it_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(util, "find_spec", lambda name, *rest: None if name == "deltalake" else found(name, *rest))
     ran = cli("report", "--lake", ".")
     assert ran.code == 2
-    assert "pip install 'tenure[spark]'" in ran.err
+    assert ran.err == "tenure: tenure.spark.report needs the extra 'spark': pip install 'tenure[spark]'\n"
+
+
+def test_a_lake_without_the_extra_names_it_once(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli.done("migrate")
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)  # as if it weren't installed
+    ran = cli("lake", "sync", "--to", str(tmp_path / "lake"))
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "tenure: this command needs the extra 'spark': pip install 'tenure[spark]'\n"
 
 
 def test_nothing_heavy_is_imported_for_its_help() -> None:

@@ -20,6 +20,10 @@ from tests.cli.kit import UNKNOWN, Cli, Shop
 from tests.schemas import new_schema
 
 
+def test_the_command_alone_shows_its_help(cli: Cli) -> None:
+    assert cli.done().out == cli.done("--help").out
+
+
 def test_version(cli: Cli) -> None:
     assert cli.done("version").out.startswith(f"tenure {tenure.__version__} (Python ")
     assert cli.json("version")["tenure"] == tenure.__version__
@@ -65,7 +69,6 @@ def test_every_action_has_help(cli: Cli, group: str, actions: list[str]) -> None
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        ([], "the following arguments are required: COMMAND"),
         (["frobnicate"], "invalid choice: 'frobnicate'"),
         (["jobs", "--colour"], "unrecognized arguments: --colour"),
         (["jobs", "--lim", "3"], "unrecognized arguments: --lim"),
@@ -106,7 +109,7 @@ def test_wrong_usage_is_2_and_says_what_is_wrong(cli: Cli, shop: Shop, argv: lis
     [
         ("jobs.db", "give memory://, sqlite:///path", 2),
         ("mysql://host/db", "no store is known for mysql://", 2),
-        ("redis://host/0", "needs the extra 'redis'", 2),
+        ("redis://host/0", "Tenure has no store for redis:// yet; the stores that are there: memory://, sqlite", 2),
         ("postgresql://127.0.0.1:1/db", "connection failed", 3),
         ("postgresql://127.0.0.1:1/db?schema=x'y", "schema", 2),
         ("sqlite:///", "name the file", 2),
@@ -124,10 +127,15 @@ def test_a_bad_url(cli: Cli, url: str, said: str, code: int) -> None:
 
 def test_no_url_at_all(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TENURE_URL")
-    for command in ("jobs", "doctor"):
-        ran = cli(command)
+    for argv, said in (
+        (["jobs"], "no store is named: give --url, as in --url sqlite:///jobs.db, or --app, or set TENURE_URL"),
+        (["doctor"], "no store is named: give --url"),
+        (["jobs", "--app", "tests.cli.shop:app"], "tests.cli.shop:app names no store: give --url"),
+    ):
+        ran = cli(*argv)
         assert ran.code == 2
-        assert "no store: give" in ran.err
+        assert said in ran.err
+        assert "Tenure(" not in ran.err
 
 
 def test_a_file_that_isnt_there_is_not_created_by_looking(cli: Cli, shop: Shop) -> None:

@@ -30,7 +30,8 @@ def test_schedules(cli: Cli, shop: Shop) -> None:
     assert told["nightly"]["cron"] == "0 3 * * *"
     assert told["nightly"]["tz"] == "Europe/Rome"
     assert told["often"]["every"] == 90
-    assert told["often"]["type"] == "send"
+    assert told["often"]["job_type"] == "send"
+    assert "type" not in told["often"]
     assert told["often"]["next_at"] is not None
     assert (told["resting"]["paused"], told["resting"]["next_at"]) == (True, None)
     for argv in (["schedules"], ["schedules", "list"]):
@@ -119,6 +120,26 @@ def test_top_once(cli: Cli, shop: Shop) -> None:
     assert frame["events"] == {"enqueued": 3, "claimed": 1}
     assert (frame["more"], frame["caught_up"]) == (False, True)
     assert cli.json("top", "--once", "--all-tenants")["events"] == {"enqueued": 4, "claimed": 1}
+
+
+def test_top_shows_how_much_waits_in_each_queue(cli: Cli, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.enqueue(3)
+    shop.claim()
+    shop.enqueue(2, tenant="acme", delay=60)
+    shop.enqueue(1, "hold")
+    assert cli.json("top", "--once")["queues"] == [
+        {"queue": "mail", "ready": 2, "scheduled": 0, "blocked": 0, "running": 1},
+        {"queue": "slow", "ready": 1, "scheduled": 0, "blocked": 0, "running": 0},
+    ]
+    ran = cli.json("top", "--once", "--all-tenants")
+    assert ran["queues"][0] == {"queue": "mail", "ready": 2, "scheduled": 2, "blocked": 0, "running": 1}
+    assert not ran["capped"]
+    lines = cli.done("top", "--once").lines
+    assert lines[lines.index("queues") + 1].split() == ["queue", "ready", "scheduled", "blocked", "running"]
+    assert lines[lines.index("queues") + 2].split() == ["mail", "2", "0", "0", "1"]
+    monkeypatch.setattr("tenure.service.cli.top.COUNTED", 2)
+    assert "queues, of the newest 2 jobs" in cli.done("top", "--once").lines
+    assert cli.json("top", "--once")["capped"]
 
 
 def test_top_says_when_more_run_than_it_shows_and_when_it_is_behind(

@@ -212,7 +212,7 @@ def test_an_app_without_jobs_or_without_a_store(cli: Cli, tmp_path: Path, monkey
     monkeypatch.delenv("TENURE_URL")
     ran = cli("worker", APP)
     assert ran.code == 2
-    assert "no store: give" in ran.err
+    assert f"{APP} names no store: give --url" in ran.err
 
 
 def test_an_app_with_a_store_of_its_own_keeps_it(
@@ -223,6 +223,13 @@ def test_an_app_with_a_store_of_its_own_keeps_it(
     ran = cli("worker", "cli_stubborn:app", "--url", shop.url)
     assert ran.code == 2
     assert "has a store of its own (sqlite:///mine.db): leave out --url" in ran.err
+
+
+def test_a_queue_that_no_job_type_uses_is_said(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenure.service.cli.worker.run_worker", lambda app, options: 0)
+    said = f"tenure: no job type of {APP} uses queue 'mial'; its own are mail, slow\n"
+    assert cli.done("worker", APP, "--queues", "mial,mail=2").err == said
+    assert cli.done("worker", APP, "--queues", "mail").err == ""
 
 
 def test_every_option_arrives(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

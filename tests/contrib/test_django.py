@@ -314,12 +314,8 @@ print(json.dumps([said, Order.objects.count(), waiting()]))
 """
     )
     said, orders, jobs = seen
-    assert [text.partition(":")[0] for text in said] == [
-        "confirm()",
-        "priority 1000",
-        "tenant '_system'",
-        "on_commit()",
-    ]
+    begins = ("confirm(): ", "job confirm: priority 1000", "job confirm: tenant '_system'", "on_commit(): ")
+    assert [text[: len(begin)] for text, begin in zip(said, begins, strict=True)] == list(begins)
     assert (orders, jobs) == (0, [])
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import tenure
 from tenure import Context, InvalidValue, Jobs, Tenure
+from tenure.domain import errors
 from tenure.domain.errors import NotReady
 
 
@@ -81,6 +82,121 @@ def test_an_unknown_option_is_refused_with_the_one_that_was_meant(
         app.job(**options)
     with pytest.raises(InvalidValue, match=says):
         app.stub(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"max_attempts": 0}, "max_attempts 0: give an integer from 1 to 1000"),
+        ({"max_retries": -1}, "max_retries -1: give an integer"),
+        ({"max_attempts": 3, "max_retries": 2}, "max_attempts and max_retries say the same: give one"),
+        ({"retry": 5}, "retry 5: give a policy such as Backoff"),
+        ({"timeout": -1}, "timeout -1: give 0 to"),
+        ({"timeout": 0}, "timeout 0: give an integer from 1"),
+        ({"queue": ""}, "queue '': give 1 to 64 of"),
+        ({"priority": 101}, "priority 101: give an integer from -100 to 100"),
+        ({"labels": "red"}, "labels 'red': give names with their values"),
+        ({"unique": "sometimes"}, "unique 'sometimes': give one of active"),
+        ({"unique": "active", "unique_for": 5}, "unique_for goes with unique='window'"),
+        ({"codec": "pickle"}, r"codec 'pickle' isn't known here: known are json.*; app\.codec\(…\) makes one known"),
+        ({"codec": 5}, "codec 5: give 1 to 64 of"),
+        ({"key": "a\n"}, "key .*: give 1 to 256 bytes of text"),
+    ],
+)
+def test_a_value_with_which_every_enqueue_would_fail_is_refused_at_the_decorator(
+    app: Tenure, options: dict[str, Any], says: str
+) -> None:
+    async def bill(order: int) -> None: ...
+
+    with pytest.raises(InvalidValue, match=f"^job bill: {says}"):
+        app.job(queue="mail", **options)(bill) if "queue" not in options else app.job(**options)(bill)
+    assert app.definitions == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"max_attempts": 0}, "max_attempts 0: give an integer"),
+        ({"delay": -1}, "delay -1: give 0 to"),
+        ({"run_at": "tomorrow"}, "run_at 'tomorrow': give a datetime"),
+        ({"call_timeout": "soon"}, "call_timeout 'soon': give a number of seconds"),
+        ({"codec": "pickle"}, "codec 'pickle' isn't known here"),
+        ({"queue": "", "key": "a"}, "queue '': give 1 to 64 of"),
+    ],
+)
+def test_so_is_one_of_options(app: Tenure, options: dict[str, Any], says: str) -> None:
+    @app.job
+    async def bill(order: int) -> None: ...
+
+    with pytest.raises(InvalidValue, match=f"^job bill: {says}"):
+        bill.options(**options)
+
+
+async def test_what_differs_from_job_to_job_is_refused_with_its_name_when_it_is_enqueued(app: Tenure) -> None:
+    @app.job
+    async def bill(order: int) -> None: ...
+
+    with pytest.raises(InvalidValue, match=r"^job bill: key '': give 1 to 256 bytes"):
+        await bill.options(key="").enqueue(1)
+    assert await app.jobs() == []
+
+
+def test_options_that_others_complete_may_be_declared_alone(app: Tenure) -> None:
+    @app.job(unique="window")
+    async def bill(order: int) -> None: ...
+
+    @app.job(unique_for=60, key=lambda order: str(order))
+    async def send(order: int) -> None: ...
+
+    assert set(app.definitions) == {"bill", "send"}
+
+
+def test_a_modules_codec_is_looked_for_when_it_joins_an_app(app: Tenure) -> None:
+    jobs = Jobs()
+
+    @jobs.job
+    async def first() -> None: ...
+
+    @jobs.job(codec="pickle")
+    async def bill(order: int) -> None: ...
+
+    with pytest.raises(InvalidValue, match=r"^job bill: codec 'pickle' isn't known here"):
+        app.include(jobs)
+    assert app.definitions == {}
+
+
+def test_what_is_no_function_is_refused(app: Tenure) -> None:
+    class Bill: ...
+
+    with pytest.raises(InvalidValue, match=r"^job Bill: a class can't be a job; give a function"):
+        app.job(Bill)
+    with pytest.raises(InvalidValue, match=r"^job 5: give a function"):
+        app.job(cast(Any, 5))
+
+
+def test_a_context_that_is_not_the_first_parameter_is_refused(app: Tenure) -> None:
+    async def second(order: int, ctx: Context) -> None: ...
+    async def unevaluated(order: int, ctx: "Context") -> None: ...
+    async def bare(ctx, order: int) -> None: ...  # type: ignore[no-untyped-def]  # the subject of the test
+
+    for function in (second, unevaluated):
+        with pytest.raises(InvalidValue, match=f"^job {function.__name__}: ctx: Context must be the first parameter"):
+            app.job(function)
+    with pytest.raises(InvalidValue, match=r"^job bare: annotate ctx as tenure\.Context, and let it be the first"):
+        app.job(bare)
+
+
+async def test_a_function_of_other_parameters_names_job_and_option(app: Tenure) -> None:
+    @app.job(key=lambda invoice: str(invoice))
+    async def bill(order: int, note: str = "") -> None: ...
+
+    @app.job(group=lambda order: order + None)
+    async def send(order: int) -> None: ...
+
+    with pytest.raises(InvalidValue, match=r"^job bill: key: the function gets .* by name, here order, note \("):
+        await bill.enqueue(1)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        await send.enqueue(1)
 
 
 def test_parameters_without_a_name_are_refused(app: Tenure) -> None:
@@ -328,6 +444,15 @@ class Order:
 def test_every_public_name_is_where_it_is_said_to_be() -> None:
     assert sorted(tenure.__all__) == sorted(tenure._HOMES)
     assert None not in [getattr(tenure, name) for name in tenure.__all__]
+
+
+def test_every_error_can_be_imported_from_the_package() -> None:
+    raised = {name: one for name, one in vars(errors).items() if isinstance(one, type) and issubclass(one, Exception)}
+    assert {name: getattr(tenure, name, None) for name in raised} == raised
+
+
+def test_dir_shows_the_public_names_alone() -> None:
+    assert [name for name in dir(tenure) if not name.startswith("__")] == sorted(tenure.__all__)
 
 
 async def test_a_job_type_without_its_arguments_is_refused_with_advice(app: Tenure) -> None:

@@ -393,6 +393,23 @@ async def test_what_makes_no_sense_is_refused_when_added(app: Tenure, step: Defi
 # Cancel
 
 
+async def test_what_is_no_handle_can_not_be_waited_for(app: Tenure, step: Definition[[str], str]) -> None:
+    flow, sync = app.flow(), app.sync.flow()
+    first: Any = flow.add(step.build("a"))
+    wrong: list[Any] = [["x"], "x", 5, first, [first, first.id]]
+    for after in wrong:
+        with pytest.raises(InvalidValue, match=r"^job step: after .*: give a list of handles"):
+            flow.add(step.build("b"), after=after)
+        with pytest.raises(InvalidValue, match=r"^job step: after .*: give a list of handles"):
+            sync.add(step.build("b"), after=after)
+    assert len(flow.handles) == 1
+
+
+def test_a_handle_of_either_surface_has_sync(app: Tenure, step: Definition[[str], str]) -> None:
+    made = app.sync.flow().group([step.build("a")], then=step.build("b"))
+    assert made.sync is made
+
+
 async def test_cancelling_a_flow(app: Tenure, step: Definition[[str], str], clock: ManualClock) -> None:
     """What ended stays, what waits is cancelled, whatever it would have done about a cancelled parent."""
     flow = app.flow()

@@ -1,7 +1,9 @@
 """A job from outside: how it stands, calling it off, lists and what is done to many, replay."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 
@@ -14,7 +16,7 @@ from tenure.domain.errors import (
     NotDeadLettered,
     NotPending,
 )
-from tenure.domain.job import Failure
+from tenure.domain.job import Failure, Progress
 from tenure.engine.handle import CancelResult
 from tenure.testing.clock import START, ManualClock
 from tests.engine.kit import Between, claim, settle
@@ -60,7 +62,34 @@ async def test_a_job_tells_its_whole_story(app: Tenure, clock: ManualClock) -> N
         (2, "exhausted", Failure("KeyError")),
     ]
     assert (failed.enqueued_at, failed.finished_at) == (NOW, NOW + timedelta(seconds=6))
+    assert [(one.claimed_at, one.ended_at) for one in failed.history] == [
+        (NOW, NOW + timedelta(seconds=1)),
+        (NOW + timedelta(seconds=6), NOW + timedelta(seconds=6)),
+    ]
     assert (failed.key, failed.priority, failed.labels, failed.payload) == ("k", 3, {"team": "crm"}, {"n": 7})
+
+
+async def test_a_job_as_json_has_objects_with_the_names_of_its_fields(app: Tenure, clock: ManualClock) -> None:
+    @app.job(max_attempts=2)
+    async def stumble(n: int, user: UUID) -> None: ...
+
+    handle = await stumble.enqueue(7, UUID(int=9))
+    (claimed,) = await claim(app)
+    await settle(app, claimed.token, calls.Retry(Failure("ValueError", "boom"), 0))
+    (claimed,) = await claim(app)
+    store = await app.opened()
+    await store.renew([calls.Renewal(claimed.token, Progress(0.5, "half"))])
+    job = await handle.get(explain=True)
+    told = job.to_dict()
+    assert json.loads(json.dumps(told)) == told
+    assert list(told) == list(job.__struct_fields__)
+    assert (told["payload"], told["status"]) == ({"n": 7, "user": str(UUID(int=9))}, "running")
+    assert told["progress"] == {"fraction": 0.5, "message": "half"} == Progress(0.5, "half").to_dict()
+    assert told["last_error"] == {"family": "ValueError", "message": "boom"} == Failure("ValueError", "boom").to_dict()
+    (attempt,) = told["history"]
+    assert attempt == job.history[0].to_dict()
+    assert (attempt["error"], attempt["reason"]) == (told["last_error"], "error")
+    assert datetime.fromisoformat(attempt["claimed_at"]) == datetime.fromisoformat(told["enqueued_at"]) == NOW
 
 
 async def test_explain_says_what_holds_a_job_back(app: Tenure, work: Any) -> None:

@@ -36,10 +36,21 @@ def test_a_file_is_named_by_its_path(url: str, path: str) -> None:
     assert store._file.path == Path(path).absolute()
 
 
-@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "redis", "rediss", "valkey"])
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "valkey"])
+def test_a_store_that_is_not_there_yet_is_refused_with_those_that_are(scheme: str) -> None:
+    with pytest.raises(Unsupported) as refused:
+        open_store(f"{scheme}://host")
+    said = str(refused.value)
+    assert said.startswith(
+        f"Tenure has no store for {scheme}:// yet; the stores that are there: memory://, sqlite://, "
+    )
+    assert "pip" not in said
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
 def test_a_missing_extra_is_named(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "find_spec", lambda name: None)
-    with pytest.raises(Unsupported, match=rf"{scheme}:// needs the extra '(postgres|redis)': pip install 'tenure\["):
+    with pytest.raises(Unsupported, match=rf"{scheme}:// needs the extra 'postgres': pip install 'tenure\["):
         open_store(f"{scheme}://user:secret@host/db")
 
 
@@ -49,7 +60,7 @@ def test_a_missing_extra_is_named(scheme: str, monkeypatch: pytest.MonkeyPatch) 
         ("", "give memory://, sqlite:///path/to/jobs.db or postgresql://host/db"),
         ("jobs.db", "url 'jobs.db': give memory://"),
         ("sqlite:jobs.db", "give memory://, sqlite:///"),
-        ("mysql://localhost/db", "no store is known for mysql://; known are memory, sqlite"),
+        ("mysql://localhost/db", "no store is known for mysql://; known are memory://, sqlite://"),
         ("://x", "no store is known for ://"),
         ("memory://name", "a memory store has no name"),
         ("sqlite://jobs.db", "a file has no host; give sqlite:///jobs.db with three slashes"),

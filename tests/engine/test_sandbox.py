@@ -1,8 +1,13 @@
 """The sandbox that users test with, and its pytest plugin."""
 
 import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
+import msgspec
 import pytest
 
 from tenure import Context, Tenure
@@ -19,6 +24,26 @@ async def greet(name: str) -> str:
     if name == "twice":
         await greet.enqueue("once more")
     return f"hello {name}"
+
+
+@dataclass
+class Order:
+    name: str
+    sizes: tuple[int, ...]
+
+
+class Opaque(msgspec.Struct, eq=False):
+    """Two of it are never equal."""
+
+    n: int
+
+
+@app.job
+async def book(order: Order, id: UUID, at: datetime, pair: tuple[int, str], own: Opaque, marks: int = 5) -> None: ...
+
+
+@app.job
+async def ring(times: int) -> None: ...
 
 
 @app.job(queue="third")
@@ -52,6 +77,43 @@ def test_what_was_enqueued_can_be_asserted() -> None:
         with pytest.raises(AssertionError, match="1 jobs are enqueued"):
             queue.assert_nothing_enqueued()
     assert not Path("never-made.db").exists()
+
+
+def test_arguments_of_any_type_that_can_be_sent_are_compared() -> None:
+    id, at = UUID(int=7), datetime(2026, 11, 2, 8, tzinfo=UTC)
+    given: dict[str, Any] = {"order": Order("a", (1, 2)), "id": id, "at": at, "pair": (1, "x"), "own": Opaque(3)}
+    with sandbox(app) as queue:
+        book.sync.enqueue(**given)
+        assert queue.assert_enqueued(book, **given, marks=5, times=1).payload["pair"] == [1, "x"]
+        for name, value in given.items():
+            queue.assert_enqueued(book, **{name: value})
+            queue.assert_enqueued("book", **{name: value})
+        queue.assert_enqueued(book, at=at.astimezone(timezone(timedelta(hours=2))))
+        wrong: dict[str, Any] = {"order": Order("b", (1, 2)), "id": UUID(int=8), "at": at + timedelta(seconds=1)}
+        for name, value in {**wrong, "pair": (1, "y"), "own": Opaque(4), "marks": 6, "nothing": 1}.items():
+            with pytest.raises(AssertionError, match=r"book\(.*\) isn't enqueued; there are: book"):
+                queue.assert_enqueued(book, **{name: value})
+
+
+def test_a_parameter_called_times_leaves_the_count_its_place() -> None:
+    with sandbox(app) as queue:
+        ring.sync.enqueue(times=3)
+        ring.sync.enqueue(times=3)
+        queue.assert_enqueued(ring, times=3)
+        queue.assert_enqueued(ring, 2, times=3)
+        with pytest.raises(AssertionError, match=r"ring\(times=3\) isn't enqueued 1 times"):
+            queue.assert_enqueued(ring, 1, times=3)
+        with pytest.raises(AssertionError, match=r"ring\(times=2\) isn't enqueued"):
+            queue.assert_enqueued(ring, times=2)
+
+
+def test_a_job_of_a_type_without_a_handler_is_compared_as_plain_data() -> None:
+    with sandbox(app) as queue:
+        app.sync.send("elsewhere", {"id": UUID(int=7), "n": 1})
+        queue.assert_enqueued("elsewhere", id=UUID(int=7), times=1)
+        queue.assert_enqueued("elsewhere", n=1)
+        with pytest.raises(AssertionError, match="elsewhere"):
+            queue.assert_enqueued("elsewhere", n=2)
 
 
 def test_drain_runs_what_is_due_and_what_that_enqueues() -> None:
@@ -92,7 +154,12 @@ def test_time_passes_when_the_test_says_so() -> None:
 def test_the_same_from_an_async_test() -> None:
     async def main() -> None:
         with sandbox(app) as queue:
+            await queue.assert_nothing_enqueued_async()
+            with pytest.raises(NotReady, match="assert_nothing_enqueued_async"):
+                queue.assert_nothing_enqueued()
             await greet.enqueue("ann")
+            with pytest.raises(AssertionError, match="1 jobs are enqueued"):
+                await queue.assert_nothing_enqueued_async()
             await queue.assert_enqueued_async(greet, name="ann")
             assert await queue.drain_async() == 1
             with pytest.raises(NotReady, match="drain_async"):

@@ -43,7 +43,7 @@ def test_a_lake_from_nothing_to_plain_files(
     assert sync(store, lake) == 0
     assert "5 events came" in capsys.readouterr().out
     assert main(["lake", "status", "--lake", str(lake), "--json"]) == 0
-    tables = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    tables = {row["name"]: row for row in json.loads(capsys.readouterr().out)["tables"]}
     assert tables.keys() == TABLES.keys()
     assert {row["position"] for row in tables.values()} == {2}
     assert tables["silver.jobs"]["rows"] == 5
@@ -113,7 +113,7 @@ def test_erasing_asks_first(
     assert main(["lake", "erase", "--lake", str(lake), "--tenant", "acme"]) == 1
     assert main(["lake", "status", "--lake", str(lake), "--json"]) == 0
     out = capsys.readouterr().out
-    assert json.loads(out[out.index("[") :])[0]["rows"] == 5
+    assert json.loads(out[out.index("{") :])["tables"][0]["rows"] == 5
 
 
 def test_the_session_that_runs_is_left_running(spark: SparkSession, store: Path, lake: Path) -> None:

@@ -17,6 +17,7 @@ from tenure.blobs.ref import BlobKey
 from tenure.blobs.store import BlobInfo, BlobPage
 from tenure.domain import names
 from tenure.domain.errors import InvalidValue, StoreUnavailable, Unsupported
+from tenure.domain.extras import Extra, needs
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -39,7 +40,7 @@ class ObjectBlobs(CheckedBlobs):
             import obstore.exceptions
             import obstore.store
         except ImportError as error:
-            raise Unsupported("blobs in an object store need the extra 'blobs': pip install 'tenure[blobs]'") from error
+            raise Unsupported(needs("blobs in an object store", Extra.BLOBS, plural=True)) from error
         self._obstore = obstore
         self._broken = (obstore.exceptions.BaseError, OSError)
         try:

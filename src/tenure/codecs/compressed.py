@@ -23,6 +23,7 @@ from tenure.codecs.json import JsonCodec
 from tenure.codecs.msgpack import MsgpackCodec
 from tenure.domain import names
 from tenure.domain.errors import InvalidValue
+from tenure.domain.extras import Extra, needs
 
 MAX_PLAIN = 16 * 1024 * 1024
 """Bytes that may come out of a packed body."""
@@ -138,7 +139,7 @@ def _zstd() -> Any:
             return importlib.import_module(module)
         except ImportError:
             continue
-    raise InvalidValue("codec zstd needs the extra 'zstd': pip install 'tenure[zstd]'")
+    raise InvalidValue(needs("codec zstd", Extra.ZSTD))
 
 
 def compressed_codecs() -> tuple[Codec, ...]:

@@ -284,6 +284,10 @@ class Failure(msgspec.Struct, frozen=True, array_like=True, gc=False):
         short = message.encode(errors="replace")[: names.MAX_MESSAGE].decode(errors="ignore")
         return cls(family[: names.MAX_FAMILY] or "Error", short)
 
+    def to_dict(self) -> dict[str, str]:
+        """The same for JSON."""
+        return {"family": self.family, "message": self.message}
+
 
 class Progress(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How far a running job says it is: 0 to 1, with a message."""
@@ -296,6 +300,10 @@ class Progress(msgspec.Struct, frozen=True, array_like=True, gc=False):
             raise InvalidValue(f"progress {self.fraction!r}: give a number from 0 to 1")
         if len(self.message.encode(errors="surrogatepass")) > names.MAX_MESSAGE:
             raise InvalidValue(f"progress message: at most {names.MAX_MESSAGE} bytes")
+
+    def to_dict(self) -> dict[str, float | str]:
+        """The same for JSON."""
+        return {"fraction": self.fraction, "message": self.message}
 
 
 class Settlement(msgspec.Struct, frozen=True, array_like=True, gc=False):

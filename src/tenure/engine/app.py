@@ -198,9 +198,12 @@ class Tenure(Jobs, Surface):
         if clash:
             raise InvalidValue(f"job {clash[0]} is declared twice: give one of them another name=")
         for definition in jobs.definitions.values():
+            definition.check_codecs(definition.declared, self)
+        for definition in jobs.definitions.values():
             self._add(definition)
 
     def _add(self, definition: Definition[Any, Any]) -> None:
+        definition.check_codecs(definition.declared, self)
         super()._add(definition)
         definition.joined(self)
 

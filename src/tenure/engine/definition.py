@@ -14,9 +14,11 @@ from tenure.engine.durations import milliseconds
 from tenure.engine.options import (
     CALL_OPTIONS,
     JOB_OPTIONS,
+    OF_ONE_JOB,
     JobOptions,
     Options,
     check_names,
+    check_values,
     merged,
     new_job,
     same_for_all,
@@ -108,6 +110,9 @@ class Ways(Generic[P, R]):
     def options(self, **options: Unpack[Options]) -> "Ways[P, R]":
         """The same with these options over the declared ones: `.options(delay=60).enqueue(...)`."""
         check_names(options, CALL_OPTIONS, f"{self._definition.name}.options()")
+        if not options.keys() <= OF_ONE_JOB:
+            check_values(self._definition.name, options)
+            self._definition.check_codecs(options)
         return Ways(self._definition, merged(self._options, options))
 
     def build(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
@@ -145,6 +150,7 @@ class Definition(Ways[P, R]):
 
     def __init__(self, function: Callable[..., Any], options: JobOptions, handled: bool = True) -> None:
         check_names(options, JOB_OPTIONS, "job")
+        _check_function(function)
         own = dict(options)
         self.function = function
         self.handled = handled
@@ -155,6 +161,7 @@ class Definition(Ways[P, R]):
         """(MiB of memory, seconds of processor time) of a handler in a process."""
         self.declared = cast(Options, own)
         """The options it was declared with."""
+        check_values(self.name, own)
         self.signature = HandlerSignature(self.name, function)
         self._apps: list[Tenure] = []
         self.__doc__ = function.__doc__
@@ -184,6 +191,23 @@ class Definition(Ways[P, R]):
         if app not in self._apps:
             self._apps.append(app)
 
+    def check_codecs(self, options: Mapping[str, Any], app: "Tenure | None" = None) -> None:
+        """Refuses a codec that an app of this job type doesn't know."""
+        for name in ("codec", "result_codec"):
+            if name in options:
+                for one in self._apps if app is None else [app]:
+                    try:
+                        one.codecs.get(options[name])
+                    except InvalidValue as error:
+                        raise InvalidValue(f"job {self.name}: {error}; app.codec(…) makes one known") from None
+
+
+def _check_function(function: Any) -> None:
+    if inspect.isclass(function):
+        raise InvalidValue(f"job {function.__name__}: a class can't be a job; give a function")
+    if not callable(function):
+        raise InvalidValue(f"job {function!r:.80}: give a function")
+
 
 def _executor(name: str, function: Callable[..., Any], asked: Any) -> str:
     is_async = inspect.iscoroutinefunction(function)
@@ -206,8 +230,8 @@ def _limits(name: str, executor: str, memory: Any, cpu: Any) -> tuple[int | None
     if (memory is not None or cpu is not None) and executor != "process":
         raise InvalidValue(f"job {name}: memory and cpu can be limited in a process only; add executor='process'")
     if memory is not None:
-        names.integer("memory", memory, 1, 1 << 20)
-    return memory, None if cpu is None else milliseconds("cpu", cpu) / 1_000
+        names.integer(f"job {name}: memory", memory, 1, 1 << 20)
+    return memory, None if cpu is None else milliseconds(f"job {name}: cpu", cpu) / 1_000
 
 
 class Jobs:

@@ -1,6 +1,6 @@
 """Flows: jobs that wait for jobs, enqueued all together or not at all."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from tenure.domain import names
@@ -60,6 +60,7 @@ class Flow:
     ) -> Handle[R]:
         """A job that runs once those of `after` have succeeded: jobs of this flow, or ones that exist already."""
         tenant = self._home.tenant_name
+        after = _handles(call, after)
         foreign = {checked(call).options.get("tenant", tenant), *(parent.tenant for parent in after)} - {tenant}
         if foreign:
             raise InvalidValue(f"a flow of tenant {tenant} can't hold or wait for a job of {min(foreign)}")
@@ -137,6 +138,17 @@ class Flow:
             if isinstance(reply, Refused) and not isinstance(reply, JobFinished | JobCancelled | JobNotFound):
                 raise reply
         return sum(1 for reply in replies if isinstance(reply, Cancelled))
+
+
+def _handles(call: Call[Any], after: Any) -> list[Handle[Any]]:
+    """What a job waits for; anything but handles is refused."""
+    given = list(after) if isinstance(after, Iterable) and not isinstance(after, str) else None
+    if given is None or not all(isinstance(one, Handle) for one in given):
+        raise InvalidValue(
+            f"job {checked(call).definition.name}: after {after!r:.80}: give a list of handles, as flow.add() answers "
+            "them; app.handle(id) is one of a job that exists already"
+        )
+    return given
 
 
 def _policy(value: str) -> OnParentFailure:

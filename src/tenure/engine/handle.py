@@ -19,7 +19,8 @@ from tenure.domain.errors import (
     ResultTimeout,
     StoreError,
 )
-from tenure.domain.job import Attempt, Failure, Progress
+from tenure.domain.job import Attempt as StoredAttempt
+from tenure.domain.job import Failure, Progress
 from tenure.domain.names import Ms
 from tenure.domain.states import Disposition, Gate, State, Status
 from tenure.domain.store import Store, job_topic
@@ -36,6 +37,24 @@ R = TypeVar("R")
 
 POLL_SECONDS = (0.05, 1.0)
 """How often a result is asked for while no hint comes: first, and at most."""
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One lease of a job that ended."""
+
+    attempt: int
+    lease_seq: int
+    worker: str
+    claimed_at: datetime
+    ended_at: datetime
+    outcome: str
+    """The kind of the event that ended it."""
+    reason: str
+    error: Failure | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same for JSON: times as text."""
+        return _for_json(self)
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +92,22 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     dead_letter: Disposition | None
     replay_of: str | None
     replayed_as: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same for JSON, for an endpoint's answer say: times as text, progress, error and history as objects."""
+        return _for_json(self)
+
+
+def _for_json(value: msgspec.Struct) -> dict[str, Any]:
+    fields = ((name, getattr(value, name)) for name in value.__struct_fields__)
+    return {name: msgspec.to_builtins(_plain(field)) for name, field in fields}
+
+
+def _plain(value: Any) -> Any:
+    """Values of our own as objects: left to themselves the stored ones become lists."""
+    if isinstance(value, Attempt | Failure | Progress):
+        return value.to_dict()
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value
 
 
 class CancelResult(msgspec.Struct, frozen=True):
@@ -225,13 +260,26 @@ def job_of(view: JobView, payload: Any) -> Job:
         progress=job.progress,
         reason=job.reason,
         last_error=job.last_error,
-        history=job.history,
+        history=tuple(map(_attempt_of, job.history)),
         parents=tuple(parent.id for parent in spec.parents),
         cancel_requested=job.cancel_requested,
         gates=view.gates,
         dead_letter=view.dead_letter,
         replay_of=spec.replay_of,
         replayed_as=view.replayed_as,
+    )
+
+
+def _attempt_of(lease: StoredAttempt) -> Attempt:
+    return Attempt(
+        attempt=lease.attempt,
+        lease_seq=lease.lease_seq,
+        worker=lease.worker,
+        claimed_at=time_of(lease.claimed_at),
+        ended_at=time_of(lease.ended_at),
+        outcome=lease.outcome,
+        reason=lease.reason,
+        error=lease.error,
     )
 
 

@@ -9,6 +9,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context
 from typing import Generic, Protocol, TypeVar
 
 from tenure.domain.errors import KeyWaits
@@ -52,11 +53,11 @@ class HeldKeys(Generic[S]):
         """It goes as soon as its keys are free."""
         self._waiting.append((time.monotonic() + HELD_SECONDS, sending))
         if self._trying is None or self._trying.done():
-            self._trying = asyncio.create_task(self._try(), name="tenure-held-keys")
+            self._trying = asyncio.create_task(self._try(), name="tenure-held-keys", context=Context())
 
     def part(self, batch: list[S]) -> None:
         """Sends a batch that met a key which is held again, in parts, beside everything else."""
-        task = asyncio.create_task(self._part(batch), name="tenure-held-batch")
+        task = asyncio.create_task(self._part(batch), name="tenure-held-batch", context=Context())
         self._parting.add(task)
         task.add_done_callback(self._parting.discard)
 

@@ -2,6 +2,7 @@
 
 import difflib
 import hashlib
+import inspect
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import IntEnum
@@ -33,32 +34,48 @@ class Options(TypedDict, total=False):
     """What `.options()` takes. Durations in seconds. Where a function may stand, it gets the arguments by name."""
 
     tenant: str
+    """Whose job it is; else that of the surface it is enqueued by."""
     id: str
     """The job's id, made ahead by `app.new_id()`: for blobs that are put before the job."""
     queue: str
+    """Where the job waits; 'default' unless given."""
     priority: int | Callable[..., int]
+    """From -100 to 100, higher first, or a `Priority`; 0 unless given."""
     delay: Seconds
+    """How long after enqueue the job may start at the earliest."""
     run_at: datetime
+    """When the job may start at the earliest, with a time zone; instead of `delay`."""
     expires: Seconds
     """Cancelled this long after enqueue unless a worker took it before."""
     key: str | Callable[..., str | None] | None
     """What must not be queued twice."""
     unique: Literal["active", "window", "retained"]
+    """How long the key is taken: while the job lives (the default), for `unique_for` after its success, or as long as
+    its record is kept."""
     unique_for: Seconds
+    """With unique='window': how long after the job's success the key is still taken."""
     group: str | Callable[..., str | None] | None
     """What must not run together."""
     labels: Mapping[str, str]
+    """At most 16 names with short texts, to find jobs by."""
     max_attempts: int
+    """How often the job is started before it has failed for good, from 1 to 1,000; 3 unless given."""
     max_retries: int
     """The same as max_attempts = max_retries + 1."""
     retry: RetryPolicy
+    """The pause before another attempt: a policy of `Backoff`."""
     timeout: Seconds | Callable[..., Seconds]
+    """How long one attempt may take; an hour unless given."""
     lease: Seconds
+    """How long its worker may be silent before the job goes to another; else the queue's, else the worker's."""
     grace: Seconds
+    """How long after the end of its lease the store still accepts the worker's answer."""
     result_ttl: Seconds
+    """How long the result is kept; an hour unless given, 0 keeps none."""
     codec: str
+    """How the arguments become bytes: 'json' unless given, 'msgpack', a compressed one, or one of `app.codec()`."""
     result_codec: str
-    """When declared only."""
+    """The same for the result."""
     call_timeout: Seconds
     """How long `.call()` waits."""
     connection: Any
@@ -69,7 +86,9 @@ class JobOptions(Options, total=False):
     """What `@app.job` takes besides: what belongs to the job type alone."""
 
     name: str
+    """The job type's name; the function's unless given."""
     executor: ExecutorName
+    """Where the handler runs: 'inline' (async functions), 'thread' (plain ones), or 'process'."""
     memory: int
     """MiB that a handler in a process may use on top of what the process itself needs."""
     cpu: Seconds
@@ -114,15 +133,31 @@ def new_job(
 ) -> NewJob:
     """The job as the store takes it: every option resolved, every duration in milliseconds.
 
-    `arguments` is asked only for options that are functions of them.
+    `arguments` is asked only for options that are functions of them. `InvalidValue` names the job type and the option.
     """
 
     def of_arguments(name: str, default: Any = None) -> Any:
         value = options.get(name, default)
         if value is content_key:
             return _digest(payload)
-        return value(**arguments()) if callable(value) else value
+        return _of_arguments(name, value, arguments()) if callable(value) else value
 
+    try:
+        return _new_job(tenant, id, job_type, payload, codec, of_arguments, options, parents)
+    except InvalidValue as error:
+        raise InvalidValue(f"job {job_type}: {error}") from error.__cause__
+
+
+def _new_job(
+    tenant: str,
+    id: str,
+    job_type: str,
+    payload: bytes,
+    codec: str,
+    of_arguments: Callable[..., Any],
+    options: Options,
+    parents: tuple[Parent, ...],
+) -> NewJob:
     run_at, unique = options.get("run_at"), options.get("unique", "active")
     return NewJob(
         tenant=tenant,
@@ -147,6 +182,55 @@ def new_job(
         timeout=milliseconds("timeout", of_arguments("timeout", 3_600)),
         result_ttl=milliseconds("result_ttl", options.get("result_ttl", 3_600)),
         parents=parents,
+    )
+
+
+def _of_arguments(name: str, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    """What an option's function makes of the arguments."""
+    try:
+        return function(**arguments)
+    except TypeError as error:
+        if _takes(function, arguments):
+            raise  # its own error, not the call's
+        given = ", ".join(arguments) or "none"
+        raise InvalidValue(f"{name}: the function gets the job's arguments by name, here {given} ({error})") from error
+
+
+def _takes(function: Callable[..., Any], arguments: Mapping[str, Any]) -> bool:
+    try:
+        inspect.signature(function).bind(**arguments)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+OF_ONE_JOB = frozenset({"id", "tenant", "key", "group", "connection"})
+"""Options that differ from job to job: looking at them ahead as well would double what many jobs cost."""
+
+_SOME_ID = "00000000-0000-7000-8000-000000000000"
+
+
+def check_values(job_type: str, given: Mapping[str, Any]) -> None:
+    """Refuses options with which every enqueue would fail, before there is one. Functions are left to the enqueue."""
+    trial: dict[str, Any] = {name: value for name, value in given.items() if not callable(value)}
+    if "unique" in trial or "unique_for" in trial:
+        trial["key"] = trial.get("key") or "given later"
+        if "unique_for" in trial:
+            trial.setdefault("unique", Unique.WINDOW.value)
+        elif trial["unique"] == Unique.WINDOW:
+            trial["unique_for"] = 1
+    for name in ("codec", "result_codec"):
+        if name in given:
+            names.name(f"job {job_type}: {name}", given[name])
+    optional_ms(f"job {job_type}: call_timeout", given.get("call_timeout"))
+    new_job(
+        tenant="default",
+        id=_SOME_ID,
+        job_type=job_type,
+        payload=b"",
+        codec="json",
+        arguments=dict,
+        options=cast(Options, trial),
     )
 
 

@@ -21,18 +21,31 @@ class QueueOptions(TypedDict, total=False):
     """What `queue.configure()` takes; None takes a setting back. Durations in seconds, rates as '100/s'."""
 
     mode: Literal["plain", "keyed"] | None
+    """'keyed': each job has a group, and groups take turns. It changes while the queue is empty only."""
     ordered: bool | None
+    """One job of a group at a time, in the order of arrival."""
     group_limit: int | None
+    """Jobs of one group at once, over all workers."""
     group_limits: Mapping[str, int] | None
+    """The same for single groups, by name."""
     group_rate: str | None
+    """Jobs of one group that may start in a time."""
     group_burst: int | None
+    """How many of them may start together."""
     limit: int | None
+    """Jobs at once, over all workers."""
     rate: str | None
+    """Jobs that may start in a time, as in '100/s'."""
     burst: int | None
+    """How many of them may start together."""
     weight: int | None
+    """Its share among the tenant's queues, from 1 to 16."""
     max_depth: int | None
+    """Waiting jobs at most; a producer's next one is refused with `QueueFull`."""
     lease: Seconds | None
+    """How long a worker may be silent before its jobs of this queue go to others, unless the job says."""
     grace: Seconds | None
+    """How long after that the store still accepts the worker's answer, unless the job says."""
 
 
 class Configured:

@@ -22,15 +22,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     inline_payload: int = PAYLOAD_THRESHOLD
     """Bytes up to which a payload lies in its record; a larger one goes to the blob store, if there is one."""
     inline_result: int = RESULT_THRESHOLD
+    """The same for results."""
     concurrency: int = 100
     """Jobs that one worker process runs at once."""
     lease: float = 60
     """How long a worker may be silent before its jobs go to others."""
     grace: float = 5
-    """How long after that a late answer still counts."""
+    """How long after that the store still accepts the worker's answer."""
     poll: float = 0.5
     """How long an idle worker waits for a hint before it looks itself; grows up to `poll_at_most`."""
     poll_at_most: float = 2
+    """The longest that an idle worker waits for a hint before it looks itself."""
     shutdown_grace: float = 30
     """How long a worker that was told to stop lets its jobs go on."""
     pool: int = 0

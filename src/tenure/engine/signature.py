@@ -16,6 +16,8 @@ from tenure.domain.errors import InvalidValue
 from tenure.engine.context import Context
 from tenure.engine.signals import text_of
 
+_CONTEXT_NAMES = ("Context", "tenure.Context")
+"""How an annotation that isn't evaluated yet says it."""
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _PLAIN = (str, int, bool)
 """Types whose values a codec gives back as they are."""
@@ -37,6 +39,19 @@ class HandlerSignature:
                     f"job {name}: parameter {parameter} has no name to be sent under; "
                     "give every parameter a name, without * or /"
                 )
+        self._check_context()
+
+    def _check_context(self) -> None:
+        """Refuses a context that would be taken for an argument, as far as annotations show it now."""
+        for at, (name, parameter) in enumerate(self._signature.parameters.items()):
+            annotation = parameter.annotation
+            if at and (annotation is Context or annotation in _CONTEXT_NAMES):
+                raise InvalidValue(f"job {self._name}: {name}: Context must be the first parameter")
+            if name == "ctx" and annotation is inspect.Parameter.empty:
+                raise InvalidValue(
+                    f"job {self._name}: annotate ctx as tenure.Context, and let it be the first parameter; "
+                    "without that it is an argument to be sent"
+                )
 
     @cached_property
     def _hints(self) -> dict[str, Any]:
@@ -55,6 +70,11 @@ class HandlerSignature:
     def _sent(self) -> inspect.Signature:
         parameters = list(self._signature.parameters.values())
         return inspect.Signature(parameters[1:] if self.takes_context else parameters)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of what is sent, in order."""
+        return tuple(self._sent.parameters)
 
     @cached_property
     def arguments_type(self) -> type[msgspec.Struct]:

@@ -94,6 +94,11 @@ class SyncHandle(Generic[R]):
     def __repr__(self) -> str:
         return repr(self._handle)
 
+    @property
+    def sync(self) -> "SyncHandle[R]":
+        """Itself: code that asks any handle for `.sync` needn't know which it has."""
+        return self
+
     def get(self, *, explain: bool = False) -> Job:
         return PORTAL.run(self._handle.get(explain=explain))
 
@@ -155,6 +160,12 @@ class SyncEvents:
                 yield event
 
 
+def _handles(after: Any) -> Any:
+    """The same jobs as the flow below knows them. What is no list of handles is left for it to refuse."""
+    listed = isinstance(after, Iterable) and not isinstance(after, str)
+    return [one._handle if isinstance(one, SyncHandle) else one for one in after] if listed else after
+
+
 class SyncFlow:
     """`app.sync.flow()`."""
 
@@ -164,14 +175,12 @@ class SyncFlow:
     def add(
         self, call: Call[R], *, after: Sequence[SyncHandle[Any]] = (), on_parent_failure: Policy = "cancel"
     ) -> SyncHandle[R]:
-        parents = [parent._handle for parent in after]
-        return SyncHandle(self._flow.add(call, after=parents, on_parent_failure=on_parent_failure))
+        return SyncHandle(self._flow.add(call, after=_handles(after), on_parent_failure=on_parent_failure))
 
     def chain(
         self, *calls: Call[Any], after: Sequence[SyncHandle[Any]] = (), on_parent_failure: Policy = "cancel"
     ) -> list[SyncHandle[Any]]:
-        parents = [parent._handle for parent in after]
-        handles = self._flow.chain(*calls, after=parents, on_parent_failure=on_parent_failure)
+        handles = self._flow.chain(*calls, after=_handles(after), on_parent_failure=on_parent_failure)
         return [SyncHandle(handle) for handle in handles]
 
     @overload
@@ -188,7 +197,7 @@ class SyncFlow:
         on_parent_failure: Policy = "cancel",
     ) -> SyncHandle[T]: ...
     def group(self, calls: Sequence[Call[Any]], *, after: Sequence[SyncHandle[Any]] = (), **options: Any) -> Any:
-        made = self._flow.group(calls, after=[parent._handle for parent in after], **options)
+        made = self._flow.group(calls, after=_handles(after), **options)
         return SyncHandle(made) if isinstance(made, Handle) else [SyncHandle(handle) for handle in made]
 
     def enqueue(self) -> list[SyncHandle[Any]]:

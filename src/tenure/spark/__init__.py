@@ -6,8 +6,10 @@ spark.read.format("tenure").option("url", "sqlite:////var/lib/shop/jobs.db").loa
 
 from importlib.util import find_spec
 
+from tenure.domain.extras import Extra, needs
+
 if any(find_spec(name) is None for name in ("pyspark", "pyarrow", "deltalake")):
-    raise ImportError("tenure.spark needs the extra 'spark': pip install 'tenure[spark]'")
+    raise ImportError(needs("tenure.spark", Extra.SPARK))
 
 from tenure.spark.batches import batch_summary, enqueue, results
 from tenure.spark.lake.reading import table

@@ -14,10 +14,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tenure.domain.errors import NotReady
+from tenure.domain.extras import Extra, install
 
 OLDEST = 17
 ABSENT_MODULE = "--add-modules=jdk.incubator.vector"
-HOW = "install Java 17 or newer, or the one of the extra: pip install 'tenure[spark]'"
+HOW = f"install Java 17 or newer, or the one of the extra: {install(Extra.SPARK)}"
 
 _VERSION = re.compile(r'version "(\d+)')
 

@@ -7,12 +7,13 @@ from importlib.util import find_spec
 from urllib.parse import quote, unquote
 
 from tenure.domain.errors import InvalidValue, Unsupported
+from tenure.domain.extras import Extra, needs
 from tenure.domain.store import Store
 
 GROUP = "tenure.stores"
 
-COMING = {"redis": "redis", "rediss": "redis", "valkey": "redis"}
-"""Schemes that an extra will bring."""
+COMING = ("redis", "rediss", "valkey")
+"""Schemes of a store that isn't written yet."""
 
 
 def open_store(url: str) -> Store:
@@ -25,13 +26,10 @@ def open_store(url: str) -> Store:
     make = _SCHEMES.get(scheme) or _registered(scheme)
     if make is not None:
         return make(url)
+    there = ", ".join(f"{known}://" for known in _SCHEMES)
     if scheme in COMING:
-        raise _without(scheme, COMING[scheme])
-    raise InvalidValue(f"url {_shown(url)!r}: no store is known for {scheme}://; known are {', '.join(_SCHEMES)}")
-
-
-def _without(scheme: str, extra: str) -> Unsupported:
-    return Unsupported(f"{scheme}:// needs the extra {extra!r}: pip install 'tenure[{extra}]'")
+        raise Unsupported(f"Tenure has no store for {scheme}:// yet; the stores that are there: {there}")
+    raise InvalidValue(f"url {_shown(url)!r}: no store is known for {scheme}://; known are {there}")
 
 
 def absolute(url: str) -> str:
@@ -70,7 +68,7 @@ def _sqlite(url: str) -> Store:
 
 def _postgres(url: str) -> Store:
     if find_spec("psycopg") is None:
-        raise _without(url.partition("://")[0], "postgres")
+        raise Unsupported(needs(f"{url.partition('://')[0]}://", Extra.POSTGRES))
     from tenure.stores.sql.postgres import PostgresStore
 
     return PostgresStore(url)

@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from tenure.domain.errors import NotReady
+from tenure.domain.errors import InvalidValue, NotReady
 from tenure.engine.app import Tenure
 from tenure.engine.definition import Definition
 from tenure.engine.durations import Seconds, milliseconds
@@ -71,31 +71,85 @@ class Sandbox:
         """Runs whatever is due, and what that enqueues in turn, on any queue; how many jobs ended."""
         return _run(self.drain_async())
 
-    def assert_enqueued(self, job: Definition[Any, Any] | str, /, times: int | None = None, **arguments: Any) -> Job:
-        """The last job of this type that has these arguments, among others; fails the test when there is none."""
-        return self._checked(self.jobs(job_type=_name(job)), _name(job), times, arguments)
+    def assert_enqueued(self, job: Definition[Any, Any] | str, count: int | None = None, /, **arguments: Any) -> Job:
+        """The last job of this type that has these arguments, among others; fails the test when there is none.
+
+        `times=` says how many there must be. To a job with a parameter of that name it is an argument: give the count
+        by position.
+        """
+        return self._checked(self.jobs(job_type=_name(job)), _name(job), count, arguments)
 
     async def assert_enqueued_async(
-        self, job: Definition[Any, Any] | str, /, times: int | None = None, **arguments: Any
+        self, job: Definition[Any, Any] | str, count: int | None = None, /, **arguments: Any
     ) -> Job:
         """The same from an async test."""
-        return self._checked(await self.jobs_async(job_type=_name(job)), _name(job), times, arguments)
+        return self._checked(await self.jobs_async(job_type=_name(job)), _name(job), count, arguments)
 
     def assert_nothing_enqueued(self) -> None:
         """Fails the test when there is any job."""
-        found = self.jobs()
-        if found:
-            raise AssertionError(f"{len(found)} jobs are enqueued: {', '.join(map(_shown, found[:10]))}")
+        _none(self.jobs())
 
-    @staticmethod
-    def _checked(found: list[Job], name: str, times: int | None, arguments: dict[str, Any]) -> Job:
-        matching = [job for job in found if isinstance(job.payload, dict) and arguments.items() <= job.payload.items()]
+    async def assert_nothing_enqueued_async(self) -> None:
+        """The same from an async test."""
+        _none(await self.jobs_async())
+
+    def _checked(self, found: list[Job], name: str, times: int | None, arguments: dict[str, Any]) -> Job:
+        definition = self.app.definitions.get(name)
+        if definition is None or "times" not in definition.signature.parameters:
+            times = arguments.pop("times", times)
+        wanted = Wanted(self.app, name, arguments)
+        matching = [job for job in found if wanted.matches(job.payload)]
         if not matching or (times is not None and len(matching) != times):
-            wanted = f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
             there = ", ".join(map(_shown, found[:10])) or "none of that type"
             often = "" if times is None else f" {times} times"
             raise AssertionError(f"{wanted} isn't enqueued{often}; there are: {there}")
         return matching[-1]
+
+
+class Wanted:
+    """The arguments that a test expects of a job.
+
+    They are compared as the handler would get them: encoded and decoded like those of a job that is enqueued, and with
+    the handler's defaults for what wasn't sent.
+    """
+
+    def __init__(self, app: Tenure, name: str, arguments: dict[str, Any]) -> None:
+        self._name = name
+        self._arguments = arguments
+        self._definition = app.definitions.get(name)
+        declared = {} if self._definition is None else self._definition.declared
+        self._codec = app.codecs.get(declared.get("codec", "json"))
+
+    def __str__(self) -> str:
+        return f"{self._name}({', '.join(f'{key}={value!r}' for key, value in self._arguments.items())})"
+
+    def matches(self, payload: Any) -> bool:
+        """Whether a job with this payload has all the arguments, among others."""
+        if not isinstance(payload, dict):
+            return False
+        try:
+            there, wanted = self._as_handled(payload), self._as_handled({**payload, **self._arguments})
+        except InvalidValue:
+            return False  # no handler takes such arguments, so no job has them
+        return all(name in there and self._same(there[name], wanted[name]) for name in self._arguments)
+
+    def _as_handled(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        body = self._codec.encode(arguments)
+        if self._definition is None:
+            plain: dict[str, Any] = self._codec.decode(body)
+            return plain
+        signature = self._definition.signature
+        return signature.with_defaults(signature.decode(body, self._codec))
+
+    def _same(self, one: Any, other: Any) -> bool:
+        """A type without an equality of its own is compared as it is encoded."""
+        codec = self._codec
+        return bool(one == other) or codec.decode(codec.encode(one)) == codec.decode(codec.encode(other))
+
+
+def _none(found: list[Job]) -> None:
+    if found:
+        raise AssertionError(f"{len(found)} jobs are enqueued: {', '.join(map(_shown, found[:10]))}")
 
 
 def _name(job: Definition[Any, Any] | str) -> str:
@@ -112,7 +166,10 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
     except RuntimeError:
         return PORTAL.run(work)
     work.close()
-    raise NotReady("this test has an event loop: await drain_async(), jobs_async(), assert_enqueued_async() instead")
+    raise NotReady(
+        "this test has an event loop: await drain_async(), jobs_async(), assert_enqueued_async(), "
+        "assert_nothing_enqueued_async() instead"
+    )
 
 
 @contextmanager

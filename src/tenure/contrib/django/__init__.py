@@ -7,10 +7,12 @@ Jobs are found in every installed app's `jobs.py`, `manage.py tenure worker` run
 once a transaction has committed.
 """
 
+from tenure.domain.extras import Extra, needs
+
 try:
     import django  # noqa: F401 only asked for
 except ImportError as error:
-    raise ImportError("tenure.contrib.django needs the extra 'django': pip install 'tenure[django]'") from error
+    raise ImportError(needs("tenure.contrib.django", Extra.DJANGO)) from error
 
 from tenure.contrib.django.commits import on_commit
 from tenure.contrib.django.configuration import get_app

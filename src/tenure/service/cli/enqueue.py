@@ -1,6 +1,7 @@
 """`tenure enqueue`."""
 
 import argparse
+import difflib
 from typing import TYPE_CHECKING, Any
 
 from tenure.domain.errors import InvalidValue, ResultGone, TenureError
@@ -34,12 +35,14 @@ def declare(commands: "Commands") -> None:
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--queue", help="else the app's declaration says, else default")
+    parser.add_argument("--queue", help="default: the job type's own queue with --app, else 'default'")
     parser.add_argument("--priority", type=priority, help="-100 to 100, or lowest, low, normal, high, highest")
     parser.add_argument("--delay", type=seconds, metavar="SECONDS", help="run no earlier than so long from now")
     parser.add_argument("--key", help="what must not be queued twice")
     parser.add_argument("--group", help="what must not run together")
-    parser.add_argument("--label", dest="labels", action="append", type=pair, metavar="NAME=VALUE")
+    parser.add_argument(
+        "--label", dest="labels", action="append", type=pair, metavar="NAME=VALUE", help="may be given again"
+    )
 
 
 def priority(text: str) -> int:
@@ -80,7 +83,19 @@ def told(target: Target, out: Out, handle: Handle[Any], wait: float | None) -> N
 
 
 async def sent(target: Target, args: argparse.Namespace) -> Handle[Any]:
+    if args.app is not None:
+        check_type(target, args.app, args.job_type)
     return await target.surface.send(args.job_type, payload_of(args), **options_of(args))
+
+
+def check_type(target: Target, app: str, job_type: str) -> None:
+    """Refuses a type that the app doesn't have: whoever names an app wants its jobs checked."""
+    known = sorted(target.app.definitions)
+    if job_type in known:
+        return
+    close = difflib.get_close_matches(job_type, known)
+    advice = f"did you mean {' or '.join(close)}?" if close else f"it has {', '.join(known) or 'none'}"
+    raise InvalidValue(f"{app} has no job type {job_type!r:.80}: {advice} Without --app any type is taken")
 
 
 def payload_of(args: argparse.Namespace) -> dict[str, Any]:

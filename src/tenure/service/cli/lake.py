@@ -10,8 +10,9 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from tenure.domain.errors import InvalidValue, NotReady
+from tenure.domain.errors import InvalidValue
 from tenure.service.cli.arguments import add_command, add_group, add_json, add_store, names, positive, seconds
+from tenure.service.cli.extras import spark_extra
 from tenure.service.cli.output import Advance, Column, Out
 from tenure.service.cli.target import app_of, check_there
 from tenure.service.cli.words import size_text
@@ -171,11 +172,11 @@ class Stopped:
 
 
 def run_status(args: argparse.Namespace, out: Out) -> int:
-    with _extra():
+    with spark_extra():
         from tenure.spark.lake.upkeep import state
     tables = state(args.lake.absolute())
     if out.json:
-        out.document(tables)
+        out.document({"tables": tables})
         return 0
     rows = [
         (
@@ -202,7 +203,7 @@ def run_export(args: argparse.Namespace, out: Out) -> int:
 
 
 def run_vacuum(args: argparse.Namespace, out: Out) -> int:
-    with _extra():
+    with spark_extra():
         from tenure.spark.lake.upkeep import KEEP_HOURS, vacuum
     hours = KEEP_HOURS if args.keep_hours is None else args.keep_hours
     if hours < 0:
@@ -217,7 +218,7 @@ def run_vacuum(args: argparse.Namespace, out: Out) -> int:
 
 
 def run_erase(args: argparse.Namespace, out: Out) -> int:
-    with _extra():
+    with spark_extra():
         from tenure.spark.lake.upkeep import erase
     if not args.yes and not out.ask(f"erase everything of {args.tenant} from {args.lake}, for good?"):
         return 1
@@ -240,18 +241,9 @@ def _url(args: argparse.Namespace, out: Out) -> str:
 
 
 @contextmanager
-def _extra() -> Iterator[None]:
-    """What is missing without the extra, as an error of ours."""
-    try:
-        yield
-    except ImportError as error:
-        raise NotReady(str(error)) from error
-
-
-@contextmanager
 def _spark(args: argparse.Namespace) -> Iterator["SparkSession"]:
     """A session for one command; the one that runs if there is one."""
-    with _extra():
+    with spark_extra():
         from pyspark.sql import SparkSession
 
         from tenure.spark import session

@@ -63,6 +63,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def parsed(argv: list[str]) -> argparse.Namespace:
     """What was asked for. Only the module of the command is imported: starting is most of what a command costs."""
+    if not argv:
+        argv = ["--help"]
     at = next((index for index, word in enumerate(argv) if not word.startswith("-")), None)
     command = None if at is None else argv[at]
     asked = [COMMANDS[command]] if command in COMMANDS else dict.fromkeys(COMMANDS.values())

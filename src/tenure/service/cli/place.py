@@ -153,7 +153,7 @@ def lock_check(path: Path) -> Check:
             return problem("lock", f"another process holds the lock for more than {LOCK_SECONDS:g} s", advice)
     finally:
         os.close(lock)
-    return ok("lock", "free; its file stays, that is meant so")
+    return ok("lock", "free; the lock file stays between uses")
 
 
 def _locked_soon(lock: int) -> bool:

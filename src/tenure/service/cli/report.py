@@ -3,8 +3,8 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from tenure.domain.errors import NotReady
 from tenure.service.cli.arguments import add_command, positive, seconds
+from tenure.service.cli.extras import spark_extra
 from tenure.service.cli.output import Out
 
 if TYPE_CHECKING:
@@ -30,10 +30,8 @@ def declare(commands: "Commands") -> None:
 
 
 def run(args: argparse.Namespace, out: Out) -> int:
-    try:
+    with spark_extra():
         from tenure.spark.report import write_report
-    except ImportError as error:
-        raise NotReady(f"the report needs the extra 'spark': pip install 'tenure[spark]' ({error})") from error
     written = write_report(
         args.lake,
         args.out,

@@ -49,7 +49,7 @@ def document(schedule: Schedule) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.structs.asdict(schedule)
     when = fields.pop("when")
     timed = {"every": when.total_seconds()} if isinstance(when, timedelta) else {"cron": when}
-    return {**fields, **timed, "type": fields.pop("job_type")}
+    return {**fields, **timed}
 
 
 def row(schedule: Schedule) -> tuple[str, ...]:

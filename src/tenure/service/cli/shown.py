@@ -1,11 +1,9 @@
 """Jobs as they are shown: a row of a table, a JSON object, or the whole story."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tenure.domain.job import Attempt, Failure
-from tenure.domain.names import Ms
-from tenure.engine.handle import Job, time_of
+from tenure.engine.handle import Attempt, Job
 from tenure.service.cli.output import Column, Out, to_json
 from tenure.service.cli.words import age, clip, failure_text, moment, span
 
@@ -59,55 +57,11 @@ def _row(job: Job, now: datetime) -> tuple[str, ...]:
 
 
 def job_document(job: Job, *, whole: bool = False) -> dict[str, Any]:
-    """A job for programs; its payload and history only as part of the whole."""
-    document = {
-        "id": job.id,
-        "tenant": job.tenant,
-        "type": job.job_type,
-        "queue": job.queue,
-        "state": job.state,
-        "status": job.status,
-        "attempt": job.attempt,
-        "max_attempts": job.max_attempts,
-        "priority": job.priority,
-        "enqueued_at": job.enqueued_at,
-        "run_at": job.run_at,
-        "finished_at": job.finished_at,
-        "worker": job.worker,
-        "lease_until": job.lease_until,
-        "progress": None if job.progress is None else _object(job.progress, ("fraction", "message")),
-        "reason": job.reason,
-        "error": _failure(job.last_error),
-        "labels": job.labels,
-        "key": job.key,
-        "group": job.group,
-        "parents": job.parents,
-        "cancel_requested": job.cancel_requested,
-        "gates": job.gates,
-        "dead_letter": job.dead_letter,
-        "replay_of": job.replay_of,
-        "replayed_as": job.replayed_as,
-    }
-    if whole:
-        document |= {"payload": job.payload, "history": [_attempt(one) for one in job.history]}
+    """A job for programs, in the words of the Python API; its payload and history only as part of the whole."""
+    document = job.to_dict()
+    if not whole:
+        del document["payload"], document["history"]
     return document
-
-
-def _object(value: Any, fields: tuple[str, ...]) -> dict[str, Any]:
-    return {field: getattr(value, field) for field in fields}
-
-
-def _failure(failure: Failure | None) -> dict[str, Any] | None:
-    return None if failure is None else _object(failure, ("family", "message"))
-
-
-def _attempt(attempt: Attempt) -> dict[str, Any]:
-    return {
-        **_object(attempt, ("attempt", "worker", "outcome", "reason")),
-        "claimed_at": time_of(attempt.claimed_at),
-        "ended_at": time_of(attempt.ended_at),
-        "error": _failure(attempt.error),
-    }
 
 
 def story(out: Out, job: Job, result: str) -> None:
@@ -172,6 +126,6 @@ def _attempt_row(one: Attempt) -> tuple[str, ...]:
     )
 
 
-def _took(claimed_at: Ms, ended_at: Ms) -> str:
-    milliseconds = ended_at - claimed_at
+def _took(claimed_at: datetime, ended_at: datetime) -> str:
+    milliseconds = (ended_at - claimed_at) // timedelta(milliseconds=1)
     return f"{milliseconds} ms" if milliseconds < 1_000 else span(milliseconds / 1_000)

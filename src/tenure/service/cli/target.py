@@ -22,6 +22,7 @@ from tenure.service.cli.server import missing_schema, on_server
 T = TypeVar("T")
 
 URL = "TENURE_URL"
+NO_STORE = f"no store is named: give --url, as in --url sqlite:///jobs.db, or --app, or set {URL}"
 HIDDEN = "…"
 _SECRET_WORDS = ("password", "passwd", "secret", "token")
 
@@ -59,6 +60,7 @@ class Target:
 def opened(args: argparse.Namespace, out: Out, *, creates: bool = False) -> Iterator[Target]:
     """What the options name. A file or schema that isn't there is an error, unless the command `creates` it."""
     app = app_of(args, out)
+    check_named(app, args.app)
     if not creates:
         check_there(app.url)
     if app.url == "memory://":
@@ -77,6 +79,8 @@ def app_of(args: argparse.Namespace, out: Out) -> Tenure:
     """The app at the store that the options name."""
     declared = None if args.app is None else load_app(args.app)
     url = url_of(args, declared, out)
+    if declared is None and url is None:
+        raise NotReady(NO_STORE)
     if declared is None:
         return Tenure(url)
     if url in (None, declared.url):
@@ -85,6 +89,19 @@ def app_of(args: argparse.Namespace, out: Out) -> Tenure:
     elsewhere.codecs = declared.codecs
     elsewhere.include(declared)
     return elsewhere
+
+
+def check_named(app: Tenure, name: str) -> None:
+    """Refuses an app without a store, in the words of the command line."""
+    try:
+        app.made()
+    except NotReady:
+        raise NotReady(names_none(name)) from None
+
+
+def names_none(app: str) -> str:
+    """What is said of an app without a store."""
+    return f"{app} names no store: give --url, as in --url sqlite:///jobs.db, or set {URL}"
 
 
 def url_of(args: argparse.Namespace, declared: Tenure | None, out: Out) -> str | None:

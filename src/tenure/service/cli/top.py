@@ -14,9 +14,10 @@ import msgspec
 from tenure.domain.errors import InvalidValue, Refused
 from tenure.domain.event import Event
 from tenure.domain.names import Ms
-from tenure.domain.states import State
+from tenure.domain.states import State, Status
 from tenure.domain.store import LATEST, Store
 from tenure.engine.handle import Job
+from tenure.engine.surface import LIVE
 from tenure.engine.worker.presence import WorkerCard
 from tenure.service.cli import workers
 from tenure.service.cli.arguments import add_command, add_store, add_tenants, seconds
@@ -36,6 +37,8 @@ SHOWN = 20
 """Running jobs in a frame."""
 EVENTS = 5_000
 """Events read at once."""
+COUNTED = 5_000
+"""Waiting and running jobs that one frame counts at most: it reads them one by one."""
 READS = 200
 """Reads of the feed for one frame at most; a frame that is behind says so."""
 
@@ -48,7 +51,26 @@ JOB_COLUMNS = (
     Column("age", right=True),
     Column("progress", loose=True),
 )
+QUEUE_COLUMNS = (
+    Column("queue", loose=True),
+    Column("ready", right=True),
+    Column("scheduled", right=True),
+    Column("blocked", right=True),
+    Column("running", right=True),
+)
 EVENT_COLUMNS = (Column("event"), Column("count", right=True), Column("per second", right=True))
+
+
+class Backlog(msgspec.Struct, frozen=True, kw_only=True):
+    """How many jobs wait and run in a queue, over the tenants that are looked at."""
+
+    queue: str
+    ready: int
+    scheduled: int
+    """Those that wait for a time: a delay, or the pause before another attempt."""
+    blocked: int
+    """Those that wait for other jobs."""
+    running: int
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +81,9 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     running: list[Job]
     more: bool
     """More jobs run than are listed."""
+    queues: list[Backlog]
+    capped: bool
+    """There are more waiting and running jobs than were counted."""
     events: dict[str, int]
     """Recent events by kind."""
     window_seconds: int
@@ -124,15 +149,34 @@ class Look:
         store = await self._target.store()
         caught_up = await self._read(store)
         running = await self._target.jobs(SHOWN + 1, state=State.RUNNING)
+        queues, capped = await self._backlog()
         return Frame(
             at=datetime.now(UTC),
             workers=await workers.cards_of(store),
             running=running[:SHOWN],
             more=len(running) > SHOWN,
+            queues=queues,
+            capped=capped,
             events=self._recent.counts(time.time_ns() // 1_000_000),
             window_seconds=self._window(),
             caught_up=caught_up,
         )
+
+    async def _backlog(self) -> tuple[list[Backlog], bool]:
+        """Each queue that has live jobs, and whether some weren't counted."""
+        jobs = await self._target.jobs(COUNTED + 1, state=LIVE)
+        counts = Counter((job.queue, job.status) for job in jobs[:COUNTED])
+        found = [
+            Backlog(
+                queue=queue,
+                ready=counts[queue, Status.READY],
+                scheduled=counts[queue, Status.SCHEDULED] + counts[queue, Status.RETRYING],
+                blocked=counts[queue, Status.BLOCKED],
+                running=counts[queue, Status.RUNNING],
+            )
+            for queue in sorted({queue for queue, _ in counts})
+        ]
+        return found, len(jobs) > COUNTED
 
     def _window(self) -> int:
         if self._watched_since is None:
@@ -190,6 +234,8 @@ def document(frame: Frame) -> dict[str, Any]:
         "workers": [workers.document(card) for card in frame.workers],
         "running": [job_document(job) for job in frame.running],
         "more": frame.more,
+        "queues": frame.queues,
+        "capped": frame.capped,
         "window_seconds": frame.window_seconds,
         "events": frame.events,
         "caught_up": frame.caught_up,
@@ -209,6 +255,7 @@ def tables(frame: Frame) -> list[Titled]:
     """The tables of a frame that have something in them, with their titles."""
     found: list[Titled] = [
         ("workers", workers.COLUMNS, workers.rows(frame.workers)),
+        (f"queues, of the newest {COUNTED:,} jobs" if frame.capped else "queues", QUEUE_COLUMNS, queue_rows(frame)),
         ("running", JOB_COLUMNS, [job_row(job, frame.at) for job in frame.running]),
         (f"events of the last {frame.window_seconds} s", EVENT_COLUMNS, event_rows(frame.events, frame.window_seconds)),
     ]
@@ -219,6 +266,13 @@ def job_row(job: Job, now: datetime) -> tuple[str, ...]:
     progress = "" if job.progress is None else f"{job.progress.fraction:.0%} {job.progress.message}".strip()
     attempt = f"{job.attempt}/{job.max_attempts}"
     return job.id, job.job_type, job.queue, job.worker or "", attempt, age(job.enqueued_at, now), progress
+
+
+def queue_rows(frame: Frame) -> list[tuple[str, ...]]:
+    return [
+        (one.queue, f"{one.ready:,}", f"{one.scheduled:,}", f"{one.blocked:,}", f"{one.running:,}")
+        for one in frame.queues
+    ]
 
 
 def event_rows(events: dict[str, int], seconds: int) -> list[tuple[str, ...]]:

@@ -6,6 +6,7 @@ import logging
 import os
 import random
 import signal
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,7 +18,7 @@ from tenure.engine.worker.supervisor.supervisor import Supervisor
 from tenure.engine.worker.worker import Worker
 from tenure.service.cli.arguments import add_command, add_json, names, positive, seconds
 from tenure.service.cli.output import Out
-from tenure.service.cli.target import URL, load_app, shown_url
+from tenure.service.cli.target import URL, check_named, load_app, shown_url
 
 if TYPE_CHECKING:
     from tenure.service.cli.arguments import Commands
@@ -58,8 +59,10 @@ def declare(commands: "Commands") -> None:
     parser.add_argument(
         "--lease", type=seconds, metavar="SECONDS", help="how long it may be silent before others take over"
     )
-    parser.add_argument("--grace", type=seconds, metavar="SECONDS", help="how long after that a late answer counts")
-    parser.add_argument("--name", help="what it is called (default: host, process and chance)")
+    parser.add_argument(
+        "--grace", type=seconds, metavar="SECONDS", help="how long after that the store still accepts what it says"
+    )
+    parser.add_argument("--name", help="the worker's name (default: host name, process id and a random part)")
     parser.add_argument("--tenants", type=names, metavar="NAME,…", help="serve these alone (default: all)")
     parser.add_argument("--log-level", choices=LEVELS, default="info", help="default: %(default)s")
     parser.add_argument("--url", help="where the store is, for an app that leaves it to TENURE_URL")
@@ -79,6 +82,9 @@ def queues(text: str) -> dict[str, int | None]:
 
 def run(args: argparse.Namespace, out: Out) -> int:
     app = found_app(args.target, args.url)
+    for queue in unused(app, args.queues or {}):
+        own = ", ".join(own_queues(app)) or "none"
+        out.say(f"no job type of {args.target} uses queue {queue!r}; its own are {own}")
     configure_logging(args.log_level)
     options = WorkerRun(
         target=args.target,
@@ -95,11 +101,23 @@ def run(args: argparse.Namespace, out: Out) -> int:
     return run_worker(app, options)
 
 
+def own_queues(app: Tenure) -> list[str]:
+    """The queues that the app's jobs go to unless they are sent elsewhere."""
+    return sorted({definition.queue for definition in app.definitions.values()})
+
+
+def unused(app: Tenure, queues: Iterable[str]) -> list[str]:
+    """Queues that jobs come to only when they are sent there: rarely meant, mostly mistyped."""
+    own = own_queues(app)
+    return [queue for queue in queues if queue not in own]
+
+
 def found_app(target: str, url: str | None) -> Tenure:
     """The app. A worker's store is always the app's own, so a URL must be where the app looks."""
     if url is not None:
         os.environ[URL] = url
     app = load_app(target)
+    check_named(app, target)
     if url is not None and app.url != url:
         raise InvalidValue(
             f"{target} has a store of its own ({shown_url(app.url)}): leave out --url, or change it there"

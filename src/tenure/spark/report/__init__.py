@@ -12,9 +12,10 @@ from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tenure.domain.errors import InvalidValue
+from tenure.domain.extras import Extra, needs
 
 if find_spec("deltalake") is None:
-    raise ImportError("tenure.spark.report needs the extra 'spark': pip install 'tenure[spark]'")
+    raise ImportError(needs("tenure.spark.report", Extra.SPARK))
 
 from tenure.spark.report.drawing import echarts
 from tenure.spark.report.page import Asked, Page

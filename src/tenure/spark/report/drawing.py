@@ -5,12 +5,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tenure.domain.errors import NotReady
+from tenure.domain.extras import Extra, install
 
 PLACES = (("panel", "dist/bundled/echarts/*/dist/echarts.min.js"), ("uiwiz", "elements/echart/echart.min.js"))
 """Packages that bring ECharts whole and as it was published, and where in them it is."""
 
 OLDEST = (5, 5)
-HOW = "pip install 'tenure[spark]'"
+HOW = install(Extra.SPARK)
 
 _VERSION = re.compile(r'\.version="(\d+)\.(\d+)\.')
 
