@@ -81,10 +81,10 @@ def test_a_schema_that_is_missing_or_newer(cli: Cli, url: str) -> None:
         assert checks(cli)["schema"]["found"] == f"schema 98, which this Tenure, made for {SCHEMA}, can use"
         db.execute("INSERT INTO tenure.migration (number, needs) VALUES (99, 99)")
         found = checks(cli, 1)["schema"]
-        assert (found["level"], found["found"]) == ("problem", "schema 99, this Tenure knows up to 1")
+        assert (found["level"], found["found"]) == ("problem", f"schema 99, this Tenure knows up to {SCHEMA}")
         db.execute("DROP SCHEMA tenure CASCADE")
         found = checks(cli, 1)["schema"]
-        assert (found["found"], found["advice"]) == ("schema 0, this Tenure's is 1", "run: tenure migrate")
+        assert (found["found"], found["advice"]) == (f"schema 0, this Tenure's is {SCHEMA}", "run: tenure migrate")
 
 
 def test_a_session_and_a_prepared_transaction_that_hold_dead_rows(

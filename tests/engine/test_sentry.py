@@ -29,7 +29,12 @@ class Kept(Transport):
 @pytest.fixture
 def sent() -> Iterator[list[Any]]:
     kept = Kept()
-    sentry_sdk.init(transport=kept, default_integrations=False, integrations=[LoggingIntegration()])
+    sentry_sdk.init(
+        transport=kept,
+        default_integrations=False,
+        auto_enabling_integrations=False,
+        integrations=[LoggingIntegration()],
+    )
     yield kept.events
     sentry_sdk.get_client().close()
     sentry_sdk.get_global_scope().set_client(None)
