@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from tenure.domain import model
 from tenure.domain.calls import Claim, Claimed, Cursor, Release, Settle
@@ -384,6 +385,35 @@ def test_frontiers_are_kept_for_a_minute_and_while_there_are_few_lanes(
         assert kept_by(postgres_url, lambda frontiers: frontiers._kept.clear()) == 0
     monkeypatch.setattr("tenure.stores.sql.postgres.frontier.KEEP_SECONDS", 0.0)
     assert kept_by(postgres_url, lambda frontiers: frontiers.looked(1)) == 0
+
+
+def test_a_tenant_that_turns_out_to_be_alone_gives_all_that_is_wanted(postgres_url: str) -> None:
+    """The look that finds out has read its line for a claim that was to visit two."""
+
+    async def main() -> None:
+        factory = PostgresFactory(postgres_url, patience=0)
+        store = await factory.create(ManualClock())
+        assert isinstance(store, PostgresStore)
+
+        async def claimed(number: int, n: int) -> list[str]:
+            request = Claim(claim_id=number.to_bytes(16), worker="w", queues=(("mail", None),), n=n)
+            found = await store.claim(request)
+            assert isinstance(found, Claimed)
+            return [one.token.job_id for one in found.jobs]
+
+        ids = [f"01900000-0000-7000-8000-{number:012x}" for number in range(6)]
+        jobs = [NewJob(tenant="a", id=id, queue="mail", job_type="send", payload=b"{}") for id in ids]
+        jobs[1] = replace(jobs[1], tenant="b")
+        try:
+            assert await claimed(1, 1) == []  # from now on there are frontiers
+            await store.enqueue(jobs[:2])
+            assert await claimed(2, 10) == ids[:2]
+            await store.enqueue(jobs[2:])
+            assert await claimed(3, 4) == ids[2:]
+        finally:
+            await factory.destroy(store)
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize(("patience", "entries", "kept"), [(100, 99, False), (100, 100, True), (None, 1 << 40, False)])

@@ -79,6 +79,13 @@ class Ring:
         self._lines[lane] = line
         return line
 
+    def read_all(self, lane: Lane, wanted: int) -> bool:
+        """Whether so much of a line is read, or all of it: a look may find out that a tenant is alone, and read for
+        several.
+        """
+        size = self._sizes.get(lane)
+        return size is None or size >= wanted or len(self._lines[lane]) < size
+
     def line(self, lane: Lane) -> tuple[list[Row], int]:
         """The beginning of a line, and how many were asked for."""
         if lane not in self._sizes:

@@ -289,11 +289,11 @@ class PostgresTables(SqlTables):
         tenant = self._ring.lone(request.n)
         if self._ring.names():
             self.place.keep_lone(request.queues[0][0], tenant)
-        return (
-            None
-            if tenant is None
-            else ((tenant, request.queues[0][0]), self._ring.peek((tenant, request.queues[0][0])))
-        )
+        if tenant is None:
+            return None
+        lane = (tenant, request.queues[0][0])
+        line = self._ring.peek(lane)
+        return (lane, line) if self._ring.read_all(lane, request.n) else None
 
     # Locks
 
