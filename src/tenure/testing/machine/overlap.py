@@ -234,9 +234,12 @@ def held(world: World) -> bool:
 
 @rule(weight=0, when=holds)
 async def hold_enqueue(world: World, dice: Dice) -> None:
-    """A user's transaction enqueues, and commits some steps later; claims must not lose its jobs meanwhile."""
+    """A user's transaction enqueues, and commits some steps later; claims must not lose its jobs meanwhile.
+
+    Only where there is no depth: a store needn't count what others enqueue before the commit (§11, `exact_depth`).
+    """
     lanes = sorted({job.job.spec.lane for job in world.jobs.values()})
-    lanes = [lane for lane in lanes if world.mode(*lane) is Mode.PLAIN]
+    lanes = [lane for lane in lanes if world.mode(*lane) is Mode.PLAIN and not world.bounded(*lane)]
     if not lanes or len(world.held) == MOST_HELD or world.frozen_for:
         return
     tenant, queue = dice.pick(lanes)

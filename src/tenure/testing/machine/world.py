@@ -232,6 +232,12 @@ class World:
                     return mode
         return Mode.PLAIN
 
+    def bounded(self, tenant: str, queue: str) -> bool:
+        """Whether the queue has a depth, its tenant's own or everyone's, as far as is known."""
+        documents = [self.documents.get((level, QUEUE, queue)) for level in (tenant, EVERYONE)]
+        bodies = [document.body for document in documents if document is not None and document.body is not None]
+        return any(msgspec.json.decode(body, type=QueueConfig).max_depth is not None for body in bodies)
+
     def running_together(self, dice: Dice) -> list[Token]:
         """What still runs of the jobs that one claim took: the last claims more often."""
         live = [token for token in self.tokens if (view := self.jobs.get(token.ref)) and holds(view.job, token)]
