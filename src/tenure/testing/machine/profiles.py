@@ -158,7 +158,7 @@ PLAIN = Profile(
     },
     others=False,
     floors=_floors(
-        both={Way.CLAIM_HOT_MODEL: 8, Way.SETTLE_HOT: 12},
+        both={Way.CLAIM_HOT_MODEL: 0.5, Way.SETTLE_HOT: 12},
         postgres={
             Way.ENQUEUE_QUICK: 15,
             Way.ENQUEUE_NUMBERED: 4,
