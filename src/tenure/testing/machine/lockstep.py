@@ -7,6 +7,7 @@ exactly; old cursors are kept and read again, for nothing may ever appear before
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import count
 from traceback import walk_tb
 from typing import Any
 
@@ -31,6 +32,8 @@ Asked = tuple[Any, ...]
 
 KEPT_CALLS = 400
 PAGE = 1_000
+SMALL_PAGES = 40
+"""So many of a dump and of a load are as small as the dice say; what is left of a large world comes by thousands."""
 
 
 class Divergence(AssertionError):
@@ -258,11 +261,14 @@ class Lockstep:
         self, store: Store, tenant: str | None, cursor: str | None, limit: int = PAGE
     ) -> tuple[list[Event], str]:
         """All events after a cursor, and the cursor after them. Raises `CursorExpired`."""
+        who = "store" if store is self.store else "model"
         events: list[Event] = []
         while True:
-            page = await store.events(tenant=tenant, after=cursor, limit=limit)
-            if not isinstance(page, EventPage):
+            options = {"tenant": tenant, "after": cursor, "limit": limit}
+            page = await _attempt("events", who, store.events, (), options)
+            if isinstance(page, TenureError):
                 raise page
+            assert isinstance(page, EventPage)
             cursor = page.cursor
             events += page.events
             if not page.events or len(page.events) * 2 < limit == PAGE:
@@ -303,8 +309,11 @@ class Lockstep:
         self._listen(fresh)
         target = self.recorded(fresh)
         await target.freeze()
-        for start in range(0, len(items), batch):
+        small = min(len(items), SMALL_PAGES * batch)
+        for start in range(0, small, batch):
             await load(fresh, items[start : start + batch])
+        if small < len(items):
+            await load(fresh, items[small:])
         await load(target, items)
         copied = await dump(target, PAGE)
         ours, theirs = dump_order(items, self.floor), dump_order(copied, self.floor)
@@ -374,14 +383,15 @@ async def dump(store: Store, limit: int) -> list[DumpItem]:
     """Everything a frozen store keeps."""
     items: list[DumpItem] = []
     cursor: str | None = None
-    while True:
-        page = await store.dump(after=cursor, limit=limit)
+    for asked in count():
+        page = await store.dump(after=cursor, limit=limit if asked < SMALL_PAGES else PAGE)
         if isinstance(page, Refused):
             raise Divergence("dump", f"of a frozen store: {page!r}")
         items += page.items
         cursor = page.cursor
         if cursor is None:
-            return items
+            break
+    return items
 
 
 async def load(store: Store, items: list[DumpItem]) -> None:
