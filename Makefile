@@ -15,7 +15,7 @@ ARGS    ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup demo test check tests lint fmt type layers conform campaign machine kills kills-postgres fleet cluster mutants \
-        bench show-contract show-app show-spark show-postgres demo-lake look docs lock build clean
+        bench promises demo-lake look docs lock build clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,17 +101,8 @@ mutants: $(VENV)/.full ## apply deliberate bugs one at a time and show that the 
 bench: $(VENV)/.full ## throughput, growth with backlog, fairness, whole workers beside Huey and PostgreSQL queues
 	$(PY) -m bench $(ARGS)
 
-show-contract: $(VENV)/.full ## contract and stores: each promised figure with its command and its last value
-	$(PY) -m bench.show_contract $(ARGS)
-
-show-app: $(VENV)/.full ## app and worker: each promised figure with its command and its last value
-	$(PY) -m bench.show_app $(ARGS)
-
-show-spark: $(VENV)/.full ## Spark: each promised figure with its command and its last value
-	$(PY) -m bench.show_spark $(ARGS)
-
-show-postgres: $(VENV)/.full ## PostgreSQL: each promised figure with its command and its last value
-	$(PY) -m bench.show_postgres $(ARGS)
+promises: $(VENV)/.full ## each promise with its command and its figure (ARGS="postgres --recorded" to choose)
+	$(PY) -m bench.promises $(ARGS)
 
 look: $(VENV)/.full ## open reports in Chromium: pictures, and nothing overflows or is requested
 	$(PY) -m tests.look $(ARGS)

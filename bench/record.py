@@ -16,8 +16,17 @@ import tenure
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
-CODE = ("src/tenure/domain", "src/tenure/stores", "src/tenure/testing")
-"""What figures and proofs depend on."""
+Code = tuple[str, ...]
+CORE: Code = ("src/tenure/domain", "src/tenure/stores", "src/tenure/testing")
+WORKERS: Code = (*CORE, "src/tenure/engine", "src/tenure/service")
+SPARK: Code = (*CORE, "src/tenure/engine", "src/tenure/spark")
+ALL: Code = ("src/tenure",)
+DEPENDS: dict[str, Code] = {
+    **dict.fromkeys(("fleet", "postgres", "postgres_fairness", "postgres_hold", "reach", "worker"), WORKERS),
+    **dict.fromkeys(("lake", "spark", "spark_only", "spark_postgres"), SPARK),
+    "fresh": ALL,
+}
+"""The code that the figures of a record depend on; CORE where it isn't named."""
 
 Figures = dict[str, Any]
 
@@ -28,16 +37,20 @@ def git(*args: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def digest() -> str:
+def code_of(name: str) -> Code:
+    return DEPENDS.get(name, CORE)
+
+
+def digest(code: Code) -> str:
     """A hash of the code: figures belong to the code they were taken with, committed or not."""
     whole = hashlib.sha256()
-    for path in sorted(path for folder in CODE for path in (ROOT / folder).rglob("*")):
+    for path in sorted(path for folder in code for path in (ROOT / folder).rglob("*")):
         if path.suffix in (".py", ".sql"):
             whole.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
     return whole.hexdigest()[:16]
 
 
-AT_START = digest()
+AT_START = {code: digest(code) for code in (CORE, WORKERS, SPARK, ALL)}
 """The code when this process began: a run belongs to that, if nobody changed it meanwhile."""
 
 
@@ -55,12 +68,12 @@ def machine() -> Figures:
     }
 
 
-def stamp() -> Figures:
+def stamp(code: Code) -> Figures:
     """When, of which code and where figures were taken."""
     return {
         "commit": git("rev-parse", "HEAD") or "none",
         "changed": bool(git("status", "--porcelain", "--", "src", "tests", "bench", ":!bench/results")),
-        "code": AT_START if digest() == AT_START else "changed during the run",
+        "code": AT_START[code] if digest(code) == AT_START[code] else "changed during the run",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
     }
@@ -69,7 +82,7 @@ def stamp() -> Figures:
 def write(path: Path, command: str, figures: Figures) -> None:
     """Keeps the figures of one run, in place of those of the run before."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    body = {**stamp(), "command": command, **figures}
+    body = {**stamp(code_of(path.stem)), "command": command, **figures}
     path.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -81,12 +94,13 @@ def read(name: str, folder: Path = RESULTS) -> Figures | None:
         return None
 
 
-def freshness(record: Figures) -> str:
+def freshness(name: str, record: Figures) -> str:
     """Whether the code is still the one a record was taken with, in words; empty when it is."""
+    code = code_of(name)
     if "code" in record:
-        return "" if record["code"] == digest() else "the code has changed since"
+        return "" if record["code"] == digest(code) else "the code has changed since"
     commit = record.get("commit", "none")
     if commit == "none":
         return "taken before the first commit: it can't be told whether the code changed since"
-    unchanged = git("diff", "--quiet", commit, "--", *CODE) is not None
+    unchanged = git("diff", "--quiet", commit, "--", *code) is not None
     return "" if unchanged else "the code has changed since"

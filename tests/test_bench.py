@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
-from bench import jdbc, markdown, record, show, show_app, show_contract, show_postgres, sqlite
+from bench import jdbc, markdown, record, sqlite
 from bench.ids import uuid7
 from bench.postgres import fairness, measure, page
+from bench.promises import app, contract
+from bench.promises import line as promised
+from bench.promises import postgres as of_postgres
 from bench.record import ROOT
 
 
@@ -91,7 +94,7 @@ def beside(ours: dict[str, float], peer: dict[str, float]) -> dict[str, Any]:
 
 
 def test_postgres_is_judged_by_the_best_of_its_peers() -> None:
-    drain = show_postgres.beside("drain", 2)
+    drain = of_postgres.beside("drain", 2)
     assert drain(beside({"drain": 4_000}, {"drain": 2_000}))[1]
     assert not drain(beside({"drain": 3_999}, {"drain": 2_000}))[1]
     assert not drain({**beside({"drain": 4_000}, {"drain": 2_000}), "sizes": {"scale": 0.5}})[1]
@@ -99,8 +102,8 @@ def test_postgres_is_judged_by_the_best_of_its_peers() -> None:
     otherwise["variants"]["pgqueuer, otherwise"], otherwise["each"]["pgqueuer, otherwise"] = 2_001, {"drain": [2_001]}
     assert not drain(otherwise)[1]
     assert "2.00× the best peer (pgqueuer 2,000)" in drain(beside({"drain": 4_000}, {"drain": 2_000}))[0]
-    assert show_postgres.latency(beside({"p50_ms": 1.0}, {"p50_ms": 2.0}))[1]
-    assert not show_postgres.latency(beside({"p50_ms": 1.1}, {"p50_ms": 2.0}))[1]
+    assert of_postgres.latency(beside({"p50_ms": 1.0}, {"p50_ms": 2.0}))[1]
+    assert not of_postgres.latency(beside({"p50_ms": 1.1}, {"p50_ms": 2.0}))[1]
     assert measure.share(beside({"drain_four": 5.0}, {}), "drain_four") == 0.5
 
 
@@ -111,7 +114,7 @@ def test_rounds_are_compared_one_by_one() -> None:
     figures["each"]["tenure"]["p50_ms"] = [1.5, 1.6, 0.8]
     figures["each"]["pgqueuer"]["p50_ms"] = [2.0, 1.0, 1.0]
     assert measure.ratio(figures, "p50_ms") == 0.8
-    assert show_postgres.latency(figures)[1]
+    assert of_postgres.latency(figures)[1]
 
 
 def test_only_what_should_cost_the_same_is_held_to_it() -> None:
@@ -119,9 +122,9 @@ def test_only_what_should_cost_the_same_is_held_to_it() -> None:
         {"case": "many", "against": "few", "bounded": True, "claim_ratio": 1.4, "server_ratio": 1.2},
         {"case": "wide", "against": "few", "bounded": False, "claim_ratio": 4.0, "server_ratio": 4.0},
     ]
-    assert show_postgres.grown({"sizes": {"many": 1_000_000}, "cases": rows})[1]
+    assert of_postgres.grown({"sizes": {"many": 1_000_000}, "cases": rows})[1]
     rows[0]["server_ratio"] = 1.5
-    assert not show_postgres.grown({"sizes": {"many": 1_000_000}, "cases": rows})[1]
+    assert not of_postgres.grown({"sizes": {"many": 1_000_000}, "cases": rows})[1]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +135,7 @@ def test_a_held_transaction_is_judged_by_its_last_minutes(last: float, p99: floa
     window = {"throughput": 2_000.0, "p50_ms": 1.0, "p99_ms": 1.0}
     ours = {"before": window, "last": {**window, "throughput": last, "p99_ms": p99}}
     figures = {"plan": {"held": held, "rate": 2_000}, "subjects": {"tenure": ours, "pgqueuer": ours}}
-    assert show_postgres.held(figures)[1] is kept
+    assert of_postgres.held(figures)[1] is kept
 
 
 WORKER: dict[str, Any] = {
@@ -154,13 +157,13 @@ WORKER: dict[str, Any] = {
 def test_a_drain_is_judged_by_the_best_settings(drain: int, fsync: int, unsafe: int, kept: bool) -> None:
     rates = {"tenure, 2 processes": drain, "huey, fsync": fsync, "huey, synchronous=OFF": unsafe}
     subjects = {name: {**row, "drain": rates.get(name, row["drain"])} for name, row in WORKER["subjects"].items()}
-    assert show_app.drain({**WORKER, "subjects": subjects})[1] is kept
+    assert app.drain({**WORKER, "subjects": subjects})[1] is kept
 
 
 def test_a_latency_is_judged_by_the_worker_as_it_is_started_by_default() -> None:
-    assert show_app.latency(WORKER)[1]
+    assert app.latency(WORKER)[1]
     subjects = {**WORKER["subjects"], "tenure, 1 process": {"p50_ms": 3.1, "p99_ms": 9.0}}
-    assert not show_app.latency({**WORKER, "subjects": subjects})[1]
+    assert not app.latency({**WORKER, "subjects": subjects})[1]
 
 
 def test_the_jdbc_driver_is_installed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,8 +224,8 @@ KILLS: dict[str, Any] = {
 def test_a_promise_is_judged_by_its_record(
     monkeypatch: pytest.MonkeyPatch, change: dict[str, Any] | None, kept: bool | None, says: str
 ) -> None:
-    found = None if change is None else {**KILLS, "code": record.digest(), **change}
+    found = None if change is None else {**KILLS, "code": record.digest(record.CORE), **change}
     monkeypatch.setattr(record, "read", lambda name: found)
-    line = show.recorded("kills", "none lost", "make kills", show_contract.kills)
-    assert line.kept is kept
-    assert says in line.origin
+    shown = promised.recorded("kills", "none lost", "make kills", contract.kills).line()
+    assert shown.kept is kept
+    assert says in shown.origin

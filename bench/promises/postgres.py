@@ -1,11 +1,10 @@
-"""Prints each promise about PostgreSQL, with its command and its figure: `make show-postgres`."""
+"""What is promised about PostgreSQL."""
 
-import sys
 from collections.abc import Callable, Iterator
 
 from bench.postgres import fairness, growth, hold, measure
+from bench.promises.line import Promise, Shown, recorded, tested
 from bench.record import Figures
-from bench.show import Line, Shown, recorded, show, tested
 
 STEPS = 50_000
 JOBS, SERVER_KILLS, WORKER_KILLS = 500_000, 50, 200
@@ -122,7 +121,7 @@ def spark(figures: Figures) -> Shown:
 # The lines
 
 
-def lines() -> Iterator[Line]:
+def promises() -> Iterator[Promise]:
     yield tested("conformance on a real PostgreSQL", "tests/conformance", "-k", "postgres")
     yield recorded(
         "campaign",
@@ -179,11 +178,3 @@ def lines() -> Iterator[Line]:
         "python -m bench.spark_postgres --record",
         spark,
     )
-
-
-def main() -> int:
-    return show(lines())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

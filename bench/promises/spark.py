@@ -1,10 +1,9 @@
-"""Prints each promise about the data pipeline on Spark, with its command and its figure: `make show-spark`."""
+"""What is promised about the data pipeline on Spark."""
 
-import sys
 from collections.abc import Iterator
 
+from bench.promises.line import Promise, Shown, fresh, ran, recorded, tested
 from bench.record import Figures
-from bench.show import Line, Shown, fresh, ran, recorded, show, tested
 
 LAKE = "python -m bench.lake --record"
 RATES = "python -m bench.spark_rates --record"
@@ -70,7 +69,7 @@ def alone(figures: Figures) -> Shown:
     return f"{figures['said']}, {figures['packages']} packages, {figures['mib']:,} MiB", figures["said"] == "3"
 
 
-def lines() -> Iterator[Line]:
+def promises() -> Iterator[Promise]:
     yield recorded("fresh", "make test and make demo in a fresh clone", "python -m bench.fresh --record", fresh)
     yield tested("source, stream, sink, lake and report on local[2,3], one session", SPARK)
     yield tested(
@@ -100,11 +99,3 @@ def lines() -> Iterator[Line]:
         beside_jdbc,
     )
     yield ran("the report in a real browser: nothing overflows, axes labelled, nothing requested", "tests.look")
-
-
-def main() -> int:
-    return show(lines())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

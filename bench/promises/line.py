@@ -1,4 +1,4 @@
-"""What the `make show-…` commands share: a promise with its command, its figure, and whether it is kept.
+"""What the lists of promises share: a promise with its command, its figure, and whether it is kept.
 
 Short ones run now; long ones are read from their last recorded run, with its commit and date. A record that is missing
 is said to be so, and so is one that is older than the code: run its command again if the change may matter.
@@ -7,6 +7,7 @@ is said to be so, and so is one that is older than the code: run its command aga
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -29,8 +30,19 @@ Shown = tuple[str, bool]
 """The figure in words, and whether it keeps the promise."""
 
 
-def recorded(name: str, promise: str, command: str, judge: Callable[[Figures], Shown]) -> Line:
+class Promise(msgspec.Struct, frozen=True):
+    """How a line comes about. `runs`: a program runs for it, for seconds or minutes."""
+
+    line: Callable[[], Line]
+    runs: bool
+
+
+def recorded(name: str, promise: str, command: str, judge: Callable[[Figures], Shown]) -> Promise:
     """A promise that a record shows."""
+    return Promise(partial(_recorded, name, promise, command, judge), runs=False)
+
+
+def _recorded(name: str, promise: str, command: str, judge: Callable[[Figures], Shown]) -> Line:
     figures = record.read(name)
     if figures is None:
         return Line(promise, command, f"NOT RECORDED: no bench/results/{name}.json", None, "")
@@ -38,14 +50,18 @@ def recorded(name: str, promise: str, command: str, judge: Callable[[Figures], S
         figure, kept = judge(figures)
     except (KeyError, StopIteration) as error:
         figure, kept = f"the record lacks {error}", False
-    stale = record.freshness(figures)
+    stale = record.freshness(name, figures)
     changed = " + uncommitted changes" if figures.get("changed") else ""
     origin = f"recorded {figures.get('date', '?')} at {str(figures.get('commit', '?'))[:12]}{changed}"
     return Line(promise, command, figure, kept, f"{origin}; {stale}".rstrip("; "))
 
 
-def tested(promise: str, *where: str) -> Line:
+def tested(promise: str, *where: str) -> Promise:
     """A promise that tests show, which run now."""
+    return Promise(partial(_tested, promise, where), runs=True)
+
+
+def _tested(promise: str, where: Sequence[str]) -> Line:
     command = ["pytest", "-q", "-n", "2", *where]
     done = run([sys.executable, "-m", *command])
     said = done.stdout.strip().splitlines() or ["nothing was said"]
@@ -54,8 +70,12 @@ def tested(promise: str, *where: str) -> Line:
     return Line(promise, "python -m " + " ".join(_quoted(command)), figure, done.returncode == 0)
 
 
-def ran(promise: str, module: str) -> Line:
+def ran(promise: str, module: str) -> Promise:
     """A promise that a program shows, which runs now: its last line is the figure."""
+    return Promise(partial(_ran, promise, module), runs=True)
+
+
+def _ran(promise: str, module: str) -> Line:
     done = run([sys.executable, "-m", module])
     said = (done.stdout.strip() or done.stderr.strip()).splitlines() or ["nothing was said"]
     return Line(promise, f"python -m {module}", said[-1], done.returncode == 0)
@@ -82,10 +102,13 @@ def fresh(figures: Figures) -> Shown:
 WORDS: dict[Any, str] = {True: "kept", False: "BROKEN", None: "NOT SHOWN"}
 
 
-def show(lines: Iterable[Line]) -> int:
-    """Prints them; the exit code is 1 if a promise isn't shown or isn't kept."""
+def show(promises: Iterable[Promise], run_now: bool = True) -> int:
+    """Prints a line for each; the exit code is 1 if a promise isn't shown or isn't kept."""
     kept = True
-    for line in lines:
+    for promise in promises:
+        if promise.runs and not run_now:
+            continue
+        line = promise.line()
         print(f"{WORDS[line.kept]:<10}{line.promise}")
         print(f"{'':<10}{line.figure}")
         print(f"{'':<10}$ {line.command}" + (f"   ({line.origin})" if line.origin else ""), flush=True)

@@ -1,10 +1,9 @@
-"""Prints each promise about the app and the worker, with its command and its figure: `make show-app`."""
+"""What is promised about the app and the worker."""
 
-import sys
 from collections.abc import Iterator
 
+from bench.promises.line import Promise, Shown, fresh, recorded, tested
 from bench.record import Figures
-from bench.show import Line, Shown, fresh, recorded, show, tested
 from bench.worker import measure, profile
 from bench.worker.subjects import HueyFsync, HueyUnsafe, TenureWorker
 
@@ -52,7 +51,7 @@ def where_time_goes(figures: Figures) -> Shown:
 WORKER = "python -m bench worker --record"
 
 
-def lines() -> Iterator[Line]:
+def promises() -> Iterator[Promise]:
     yield recorded("fresh", "make test and make demo in a fresh clone", "python -m bench.fresh --record", fresh)
     yield tested("correct and incorrect calls through mypy and pyright", "tests/types")
     yield tested(
@@ -99,11 +98,3 @@ def lines() -> Iterator[Line]:
     yield recorded("worker", "where the time of a job goes", WORKER, where_time_goes)
     yield tested("every command of the command line", "tests/cli")
     yield tested("the demo's last line", "tests/test_demo.py")
-
-
-def main() -> int:
-    return show(lines())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

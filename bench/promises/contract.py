@@ -1,13 +1,12 @@
-"""Prints each promise about the contract and its stores, with its command and its figure: `make show-contract`."""
+"""What is promised about the contract and its stores."""
 
-import sys
 from collections.abc import Iterator
 
 import msgspec
 
 from bench import fairness, growth, sqlite
+from bench.promises.line import Line, Promise, Shown, fresh, recorded, tested
 from bench.record import Figures
-from bench.show import Line, Shown, fresh, recorded, show, tested
 
 STEPS = 50_000
 REFUSALS = ("JobNotFound", "LeaseLost", "Settled again", "JobCancelled", "JobFinished", "LeaseExpired")
@@ -99,7 +98,7 @@ def fair_now() -> Line:
     return Line("fairness, in small", "python -m bench fairness --small", figure, kept)
 
 
-def lines() -> Iterator[Line]:
+def promises() -> Iterator[Promise]:
     yield recorded("fresh", "make test and make demo in a fresh clone", "python -m bench.fresh --record", fresh)
     yield tested("conformance, memory and SQLite", "tests/conformance")
     yield recorded(
@@ -111,6 +110,8 @@ def lines() -> Iterator[Line]:
     yield recorded(
         "mutants", "every mutant killed", "python -m tests.mutants --record bench/results/mutants.json", mutants
     )
+    yield tested("mutants by symbol: a refactoring breaks those of its symbol alone", "tests/test_mutants.py")
+    yield tested("the oracle shares no code with the stores under test", "tests/machine/test_oracle.py")
     yield recorded(
         "kills",
         "4 processes, SIGKILL: 20,000 jobs, ≥ 50 kills, ≥ 100 leases lost, none lost, none settled twice",
@@ -135,12 +136,4 @@ def lines() -> Iterator[Line]:
         "python -m bench fairness --record",
         fair_in_full,
     )
-    yield fair_now()
-
-
-def main() -> int:
-    return show(lines())
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    yield Promise(fair_now, runs=True)
