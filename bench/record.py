@@ -22,7 +22,7 @@ WORKERS: Code = (*CORE, "src/tenure/engine", "src/tenure/service")
 SPARK: Code = (*CORE, "src/tenure/engine", "src/tenure/spark")
 ALL: Code = ("src/tenure",)
 DEPENDS: dict[str, Code] = {
-    **dict.fromkeys(("fleet", "postgres", "postgres_fairness", "postgres_hold", "reach", "worker"), WORKERS),
+    **dict.fromkeys(("before", "fleet", "postgres", "postgres_fairness", "postgres_hold", "reach", "worker"), WORKERS),
     **dict.fromkeys(("lake", "spark", "spark_only", "spark_postgres"), SPARK),
     "fresh": ALL,
 }

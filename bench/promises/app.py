@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from bench import before
 from bench.promises.line import Promise, Shown, fresh, recorded, tested
 from bench.record import Figures
 from bench.worker import measure, profile
@@ -9,6 +10,7 @@ from bench.worker.subjects import HueyFsync, HueyUnsafe, TenureWorker
 
 SUPERVISOR = "tests/engine/test_supervisor.py::"
 FSYNC_TIMES, UNSAFE_TIMES = 8, 2
+KEPT = 0.85
 
 
 def fleet(figures: Figures) -> Shown:
@@ -49,6 +51,10 @@ def where_time_goes(figures: Figures) -> Shown:
 
 
 WORKER = "python -m bench worker --record"
+
+
+def kept_up(figures: Figures) -> Shown:
+    return before.words(figures), min(figures["paired"].values()) >= KEPT
 
 
 def promises() -> Iterator[Promise]:
@@ -96,5 +102,6 @@ def promises() -> Iterator[Promise]:
     yield recorded("worker", "from enqueue to start on an idle worker: p50 at or below Huey's", WORKER, latency)
     yield recorded("worker", "memory and processor of an idle worker", WORKER, idle)
     yield recorded("worker", "where the time of a job goes", WORKER, where_time_goes)
+    yield recorded("before", f"a task a job: the drain keeps ≥ {KEPT:.0%} of what it was", before.COMMAND, kept_up)
     yield tested("every command of the command line", "tests/cli")
     yield tested("the demo's last line", "tests/test_demo.py")
