@@ -12,7 +12,8 @@ STEPS = 50_000
 REFUSALS = ("JobNotFound", "LeaseLost", "Settled again", "JobCancelled", "JobFinished", "LeaseExpired")
 EACH_REFUSAL = 100
 FASTEST_BATCH = 200
-WANTED_RATE = 40_000
+SHARE_OF_BARE = 1 / 3
+"""Of what SQLite does without the contract: beside a job's row it writes its lease, its events and what finds it."""
 
 
 # How each record is judged
@@ -62,7 +63,7 @@ def throughput(figures: Figures) -> Shown:
         f"bare SQLite in the same run {bare:,}/s ({rates['two_calls'] / bare:.0%}); "
         f"4 KiB fdatasync {figures['fsync_micros']:.0f} µs"
     )
-    return text, max(rates.values()) >= WANTED_RATE and figures["scale"] >= 1
+    return text, max(rates.values()) >= SHARE_OF_BARE * bare and figures["scale"] >= 1
 
 
 def grown(figures: Figures) -> Shown:
@@ -120,7 +121,7 @@ def promises() -> Iterator[Promise]:
     )
     yield recorded(
         "bench",
-        f"SQLite at FULL: ≥ {WANTED_RATE:,} jobs/s claim+settle at batch {FASTEST_BATCH}",
+        f"SQLite at FULL, batch {FASTEST_BATCH}: claim+settle ≥ {SHARE_OF_BARE:.0%} of bare SQLite in the same run",
         "python -m bench throughput --record",
         throughput,
     )
