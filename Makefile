@@ -14,7 +14,7 @@ ARGS    ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check tests lint fmt type layers conform campaign machine kills kills-postgres fleet cluster mutants \
+.PHONY: help setup demo test check tests lint fmt type layers records conform campaign machine kills kills-postgres fleet cluster mutants \
         bench promises demo-lake look docs lock build clean
 
 help: ## list the targets
@@ -52,7 +52,7 @@ demo: $(VENV)/.core ## install the core only and watch jobs flow through a SQLit
 demo-lake: $(VENV)/.full ## a day of synthetic history, a lake of it, and a report on disk
 	$(PY) -m examples.lake.run $(ARGS)
 
-test: lint type layers tests ## everything a commit must pass: lint, types, layers, tests
+test: lint type layers records tests ## everything a commit must pass: lint, types, layers, records, tests
 
 # --- parts of test ----------------------------------------------------------------------------------------------------
 
@@ -72,6 +72,9 @@ type: $(VENV)/.full ## mypy, strict
 
 layers: $(VENV)/.full ## import-linter: which package may import which
 	$(VENV)/bin/lint-imports --no-logo
+
+records: $(VENV)/.full ## no promise is without a record or broken by its own; lists the records of older code
+	$(PY) -m bench.promises --check
 
 conform: $(VENV)/.full ## the conformance suite alone, on every store
 	$(PY) -m pytest -n $(WORKERS) tests/conformance $(ARGS)

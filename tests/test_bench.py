@@ -229,3 +229,22 @@ def test_a_promise_is_judged_by_its_record(
     shown = promised.recorded("kills", "none lost", "make kills", contract.kills).line()
     assert shown.kept is kept
     assert says in shown.origin
+
+
+def test_a_check_of_the_records_names_what_is_broken_or_missing_and_what_is_old(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    current = {**KILLS, "code": record.digest(record.CORE)}
+    records = {"kept": current, "old": {**current, "code": "older"}, "broken": {**current, "lost": 1}}
+    monkeypatch.setattr(record, "read", records.get)
+    ran = promised.Promise(lambda: pytest.fail("a check runs nothing"), runs=True)
+
+    def check(*names: str) -> int:
+        return promised.check([ran, *(promised.recorded(name, name, f"make {name}", contract.kills) for name in names)])
+
+    assert check("kept", "old") == 0
+    assert capsys.readouterr().out == "2 promises shown by records, 1 records of older code:\n  make old\n"
+    assert check("broken", "kept") == 1
+    assert capsys.readouterr().out.startswith("BROKEN    broken\n")
+    assert check("missing", "kept") == 1
+    assert capsys.readouterr().out.startswith("NOT SHOWN missing\n")

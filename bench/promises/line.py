@@ -17,13 +17,14 @@ from bench.record import Figures
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One promise: `kept` is None when nothing shows it either way."""
+    """One promise: `kept` is None when nothing shows it either way; `old` when its record is of other code."""
 
     promise: str
     command: str
     figure: str
     kept: bool | None
     origin: str = "run now"
+    old: bool = False
 
 
 Shown = tuple[str, bool]
@@ -53,7 +54,7 @@ def _recorded(name: str, promise: str, command: str, judge: Callable[[Figures], 
     stale = record.freshness(name, figures)
     changed = " + uncommitted changes" if figures.get("changed") else ""
     origin = f"recorded {figures.get('date', '?')} at {str(figures.get('commit', '?'))[:12]}{changed}"
-    return Line(promise, command, figure, kept, f"{origin}; {stale}".rstrip("; "))
+    return Line(promise, command, figure, kept, f"{origin}; {stale}".rstrip("; "), bool(stale))
 
 
 def tested(promise: str, *where: str) -> Promise:
@@ -104,13 +105,28 @@ WORDS: dict[Any, str] = {True: "kept", False: "BROKEN", None: "NOT SHOWN"}
 
 def show(promises: Iterable[Promise], run_now: bool = True) -> int:
     """Prints a line for each; the exit code is 1 if a promise isn't shown or isn't kept."""
-    kept = True
-    for promise in promises:
-        if promise.runs and not run_now:
-            continue
-        line = promise.line()
-        print(f"{WORDS[line.kept]:<10}{line.promise}")
-        print(f"{'':<10}{line.figure}")
-        print(f"{'':<10}$ {line.command}" + (f"   ({line.origin})" if line.origin else ""), flush=True)
-        kept = kept and line.kept is True
-    return 0 if kept else 1
+    return _judged(map(_printed, (promise.line() for promise in promises if run_now or not promise.runs)))
+
+
+def check(promises: Iterable[Promise]) -> int:
+    """Reads the records alone: prints the promises that one doesn't show or keep, and the commands of old records."""
+    lines = [promise.line() for promise in promises if not promise.runs]
+    old = sorted({line.command for line in lines if line.old})
+    for line in lines:
+        if line.kept is not True:
+            _printed(line)
+    print(f"{len(lines)} promises shown by records, {len(old)} records of older code" + ":" * bool(old))
+    print(*(f"  {command}" for command in old), sep="\n")
+    return _judged(lines)
+
+
+def _printed(line: Line) -> Line:
+    print(f"{WORDS[line.kept]:<10}{line.promise}")
+    print(f"{'':<10}{line.figure}")
+    print(f"{'':<10}$ {line.command}" + (f"   ({line.origin})" if line.origin else ""), flush=True)
+    return line
+
+
+def _judged(lines: Iterable[Line]) -> int:
+    kept = [line.kept is True for line in lines]
+    return 0 if all(kept) else 1
