@@ -14,8 +14,8 @@ ARGS    ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check tests lint fmt type layers records conform campaign machine kills kills-postgres fleet cluster mutants \
-        bench promises demo-lake look docs lock build clean
+.PHONY: help setup demo test check tests lint fmt type layers records conform campaign machine kills kills-postgres fleet \
+        upgrade cluster mutants bench promises demo-lake look docs lock build clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,7 +81,7 @@ conform: $(VENV)/.full ## the conformance suite alone, on every store
 
 # --- long runs --------------------------------------------------------------------------------------------------------
 
-campaign: machine kills kills-postgres fleet cluster ## the long runs: random ones that the docs quote, and a cluster
+campaign: machine kills kills-postgres fleet upgrade cluster ## the long runs: random ones that the docs quote, and a cluster
 
 machine: $(VENV)/.full ## campaign: the state machine against every store
 	$(PY) -m tests.campaign $(ARGS)
@@ -94,6 +94,9 @@ kills-postgres: $(VENV)/.full ## campaign: the same on a PostgreSQL server, whic
 
 fleet: $(VENV)/.full ## campaign: whole workers, supervisors and children, killed again and again
 	$(PY) -m tests.fleet $(ARGS)
+
+upgrade: $(VENV)/.full ## campaign: stores of earlier versions, migrated while programs of both work on them
+	$(PY) -m tests.upgrade $(ARGS)
 
 cluster: $(VENV)/.full ## campaign: Spark on executors of their own that are killed, and a driver that is killed
 	$(PY) -m pytest -m campaign tests/spark/test_cluster_story.py $(ARGS)

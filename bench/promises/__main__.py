@@ -1,16 +1,22 @@
 """Prints each promise with its command and its figure: `make promises`.
 
-`python -m bench.promises [contract app spark postgres] [--recorded | --check]`
+`python -m bench.promises [contract app spark postgres upgrade] [--recorded | --check]`
 """
 
 import argparse
 import sys
 from itertools import chain
 
-from bench.promises import app, contract, postgres, spark
+from bench.promises import app, contract, postgres, spark, upgrade
 from bench.promises.line import check, show
 
-PARTS = {"contract": contract.promises, "app": app.promises, "spark": spark.promises, "postgres": postgres.promises}
+PARTS = {
+    "contract": contract.promises,
+    "app": app.promises,
+    "spark": spark.promises,
+    "postgres": postgres.promises,
+    "upgrade": upgrade.promises,
+}
 
 
 def parse() -> argparse.Namespace:

@@ -2,7 +2,7 @@
 
 import re
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, Connection, IsolationLevel, RawCursor
@@ -101,6 +101,9 @@ _READ_ONLY = "25006"
 _CANCELLED = "57014"
 
 
+C = TypeVar("C", bound="Connection[Any]")
+
+
 class NotNow(StoreAway):
     """The server is there and lets nobody in: it has no connection left, or is starting. That passes."""
 
@@ -138,8 +141,15 @@ class Server:
 
     def connect(self) -> PatientConnection:
         """A connection set up for explicit transactions and prepared statements; behind a pooler as it comes."""
+        return self._connected(PatientConnection, SETTINGS)
+
+    def connect_to_build(self) -> "Connection[Any]":
+        """The same for a statement that may take hours, and say nothing meanwhile."""
+        return self._connected(Connection, SETTINGS | {"statement_timeout": "0"})
+
+    def _connected(self, kind: type[C], settings: dict[str, str]) -> C:
         with translated(self):
-            connection = PatientConnection.connect(
+            connection = kind.connect(
                 self._address,
                 autocommit=True,
                 cursor_factory=RawCursor,
@@ -152,7 +162,7 @@ class Server:
             try:
                 self._check_version(connection.info.server_version)
                 if not self.pooled:
-                    connection.execute(_set(SETTINGS, local=False, version=connection.info.server_version))
+                    connection.execute(_set(settings, local=False, version=connection.info.server_version))
                 connection.isolation_level = IsolationLevel.READ_COMMITTED
                 adapt(connection)
             except BaseException:

@@ -5,23 +5,58 @@ NULL or has a default, a table, an index; and newer programs write records that 
 by its first line, `-- needs: N`: programs that know schema N or newer go on beside it. Without that line it needs the
 programs that brought it. A store that finds a schema newer than it knows goes on if all that was added since allows
 it, and otherwise refuses (`SchemaTooNew`).
+
+An index on a table that was there before is built while others write: in a file of its own, whose next line is
+`-- apart`, by `CREATE INDEX CONCURRENTLY IF NOT EXISTS name ON tenure.table …;`. Whoever is killed in the middle of it
+is followed by one who begins that index again.
 """
 
 import re
 from importlib import resources
 from typing import Any
 
+import msgspec
 from psycopg import Connection
+from psycopg.errors import LockNotAvailable
 
 from tenure.domain.errors import SchemaTooNew
-from tenure.stores.sql.postgres.connection import Server
+from tenure.stores.sql.postgres.connection import Server, set_locally
+from tenure.stores.sql.postgres.place import Held
 
 SCHEMA = 2
 IMPATIENT = b"SELECT set_config('lock_timeout', '1s', true)"
 """Whoever wants a table for themselves makes others wait behind them: better to give up, and to try again."""
 
 
-_NEEDS = re.compile(r"-- needs: (\d+)\n")
+_HEAD = re.compile(r"(?:-- needs: (\d+)\n)?(-- apart\n)?")
+_BUILT = re.compile(r"^CREATE (?:UNIQUE )?INDEX CONCURRENTLY IF NOT EXISTS (\w+) ON ", re.MULTILINE)
+_UNFINISHED = """
+SELECT EXISTS (SELECT FROM pg_stat_progress_create_index AS building WHERE building.index_relid = i.indexrelid)
+FROM pg_index AS i WHERE i.indexrelid = to_regclass($1) AND NOT i.indisvalid
+"""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A migration: what it does, and for whom."""
+
+    number: int
+    text: str
+    needs: int
+    """The oldest schema that a program must know to go on beside it."""
+    apart: bool
+    """Its statements stand each for themselves, outside a transaction; any of them may be run again."""
+
+
+def steps(after: int) -> list[Step]:
+    """The migrations from a schema to this code's, in order."""
+    return [_step(number) for number in range(after + 1, SCHEMA + 1)]
+
+
+def _step(number: int) -> Step:
+    text = _text(f"{number:04d}")
+    head = _HEAD.match(text)
+    assert head is not None  # it may be empty
+    return Step(number, text, int(head[1] or number), head[2] is not None)
 
 
 def version(connection: "Connection[Any]", schema: str) -> tuple[int, int]:
@@ -44,35 +79,88 @@ def check(connection: "Connection[Any]", server: Server) -> int:
 
 
 def migrate(connection: "Connection[Any]", server: Server, row_security: bool = False) -> int:
-    """All or nothing, one at a time. Where there is nothing to do, nothing is asked for that a worker's role may lack.
+    """One at a time, and all or nothing up to the next step that stands apart; begun again, it goes on from there.
+    Where there is nothing to do, nothing is asked for that a worker's role may lack.
 
     With `row_security` the tables get policies for `tenure_fleet` and `tenure_tenant`; once they have, they keep them.
     """
+    while True:
+        current = check(connection, server)
+        waiting = steps(current)
+        if waiting and waiting[0].apart:
+            _build(server, waiting[0])
+        elif waiting or row_security:
+            _add(connection, server, row_security)
+            row_security = False
+        else:
+            return current
+
+
+def _alone(connection: "Connection[Any]", server: Server) -> None:
+    """Only one migrates, until this transaction ends; the next waits a second for it."""
+    connection.execute(IMPATIENT)
+    name = f'tenure migrate "{server.schema}"'
+    try:
+        connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", (name,))
+    except LockNotAvailable:
+        raise Held("another program migrates it; indexes take long: wait until it has ended") from None
+
+
+def _add(connection: "Connection[Any]", server: Server, row_security: bool) -> None:
+    """All that can be done in one transaction."""
     schema = f'"{server.schema}"'
-    current = check(connection, server)
-    if current >= SCHEMA and not row_security:
-        return current
     with connection.transaction():
-        connection.execute(IMPATIENT)
-        connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", (f"tenure migrate {schema}",))
-        if not current:
+        _alone(connection, server)
+        if not version(connection, schema)[0]:
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}".encode())
             connection.execute(
                 f"CREATE TABLE IF NOT EXISTS {schema}.migration (number bigint PRIMARY KEY, needs bigint NOT NULL, "
                 "at timestamptz NOT NULL DEFAULT now())".encode()
             )
-        current = check(connection, server)
-        for number in range(current + 1, SCHEMA + 1):
-            text = _text(f"{number:04d}")
-            said = _NEEDS.match(text)
-            connection.execute(text.replace("tenure.", f"{schema}.").encode())
-            connection.execute(
-                f"INSERT INTO {schema}.migration (number, needs) VALUES ($1, $2)".encode(),
-                (number, int(said[1]) if said else number),
-            )
+        for step in steps(check(connection, server)):
+            if step.apart:
+                break
+            connection.execute(step.text.replace("tenure.", f"{schema}.").encode())
+            _done(connection, schema, step)
         if row_security or _secured(connection, schema):
             connection.execute(_text("row_security").replace("tenure.", f"{schema}.").encode())
-    return max(current, SCHEMA)
+
+
+def _build(server: Server, step: Step) -> None:
+    """A step that stands apart: indexes on tables that others fill meanwhile. Other migrations are kept away by a
+    transaction that does nothing else, on a connection of its own: no build waits for it, and it holds behind a pooler.
+    """
+    schema = f'"{server.schema}"'
+    with server.connect() as guard, guard.transaction():
+        guard.execute(set_locally(guard))
+        _alone(guard, server)
+        if check(guard, server) >= step.number:
+            return
+        with server.connect_to_build() as connection:
+            for statement in step.text.replace("tenure.", f"{schema}.").split(";\n"):
+                if statement.strip():
+                    _clear_unfinished(connection, schema, statement)
+                    connection.execute(statement.encode())
+            _done(connection, schema, step)
+
+
+def _clear_unfinished(connection: "Connection[Any]", schema: str, statement: str) -> None:
+    """Takes away what a build that was ended left: an index that all writers fill and nobody may read."""
+    for name in _BUILT.findall(statement):
+        index = f"{schema}.{name}"
+        found = connection.execute(_UNFINISHED, (index,)).fetchone()
+        if found == (True,):
+            raise Held(  # its program was killed, and the server goes on
+                f"the server still builds {index} for a migration that was ended: wait until it is there"
+            )
+        if found is not None:
+            connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {index}".encode())
+
+
+def _done(connection: "Connection[Any]", schema: str, step: Step) -> None:
+    connection.execute(
+        f"INSERT INTO {schema}.migration (number, needs) VALUES ($1, $2)".encode(), (step.number, step.needs)
+    )
 
 
 def _secured(connection: "Connection[Any]", schema: str) -> bool:

@@ -158,10 +158,11 @@ class PostgresStore(ModelStore):
                     return migrate(connection, self._server, row_security)
             except Overtaken as overtaken:
                 if time.monotonic() > deadline:
-                    raise StoreUnavailable(
-                        f"{self._server.shown}: its tables were in use for {MIGRATE_SECONDS:.0f} s without a pause; "
+                    why = str(overtaken) or (
+                        f"its tables were in use for {MIGRATE_SECONDS:.0f} s without a pause; "
                         "end long transactions (tenure doctor names them), then migrate"
-                    ) from overtaken
+                    )
+                    raise StoreUnavailable(f"{self._server.shown}: {why}") from overtaken
             time.sleep(random.random())
 
     async def close(self) -> None:

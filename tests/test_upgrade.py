@@ -1,0 +1,39 @@
+"""Upgrades in small; `make upgrade` runs the large ones. How long a call was blocked is judged there alone."""
+
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.upgrade.bases import BASES, NoHistory, source_of
+from tests.upgrade.campaign import Report, run
+from tests.upgrade.plan import Plan
+
+
+def check(report: Report) -> None:
+    assert report.faults == []
+    assert (report.lost, report.settled_twice) == (0, 0)
+    assert report.compared > report.jobs / 2
+    assert report.ended_by_old
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_a_file_is_upgraded_while_both_versions_work(tmp_path: Path, base: str) -> None:
+    check(run(Plan(folder=str(tmp_path), base=base), print))
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_a_database_is_upgraded_while_both_versions_work(tmp_path: Path, base: str, postgres_url: str) -> None:
+    plan = Plan(folder=str(tmp_path), base=base, server=postgres_url, database=f"upgraded_{uuid4().hex}")
+    try:
+        check(run(plan, print))
+    finally:
+        plan.drop()
+
+
+def test_a_clone_without_the_history_says_how_to_get_it(tmp_path: Path) -> None:
+    with (
+        pytest.raises(NoHistory, match=f"{BASES[0]} isn't in this copy.*git fetch --unshallow"),
+        source_of(BASES[0], tmp_path),
+    ):
+        pass
