@@ -3,11 +3,13 @@
 from pathlib import Path
 from uuid import uuid4
 
+import msgspec
 import pytest
 
 from tests.upgrade.bases import BASES, NoHistory, source_of
 from tests.upgrade.campaign import Report, run
 from tests.upgrade.plan import Plan
+from tests.upgrade.reading import differences, shown
 
 
 def check(report: Report) -> None:
@@ -37,3 +39,24 @@ def test_a_clone_without_the_history_says_how_to_get_it(tmp_path: Path) -> None:
         source_of(BASES[0], tmp_path),
     ):
         pass
+
+
+class Note(msgspec.Struct, frozen=True):
+    text: str
+    tags: tuple[str, ...] = ()
+    seen: list[str] = []
+
+
+def test_what_both_versions_read_alike_is_no_difference() -> None:
+    assert list(differences(shown(("acme", Note("a", ("b",)))), ("acme", Note("a", ("b",))))) == []
+    assert list(differences({"text": "a"}, Note("a"), "note")) == []  # new fields, at their defaults
+
+
+def test_a_field_that_changed_is_gone_or_new_is_a_difference() -> None:
+    assert list(differences({"text": "a", "tags": ["b"]}, Note("a", ("c",)))) == [".tags[0] was 'b', is 'c'"]
+    assert list(differences({"text": "a", "tags": ["b"], "seen": []}, Note("a"))) == [".tags was ['b'], is []"]
+    assert list(differences({"text": "a", "author": "b"}, Note("a"))) == [".author is gone"]
+    assert list(differences({"text": "a"}, Note("a", seen=["b"]), "note")) == [
+        "note.seen is new and ['b'], not its default"
+    ]
+    assert list(differences({"text": "a"}, Note("b"))) == [".text was 'a', is 'b'"]

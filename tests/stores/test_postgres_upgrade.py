@@ -3,11 +3,14 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import psycopg
@@ -17,7 +20,9 @@ import tenure
 from tenure import Jobs, Tenure
 from tenure.domain.errors import SchemaTooNew, StoreUnavailable
 from tenure.stores.sql.postgres import PostgresStore, store
-from tenure.stores.sql.postgres.migrate import SCHEMA
+from tenure.stores.sql.postgres.connection import Server
+from tenure.stores.sql.postgres.migrate import SCHEMA, Step, steps
+from tenure.stores.sql.postgres.patience import PatientConnection
 
 PATIENCE = 60.0
 
@@ -29,7 +34,23 @@ ALTER TABLE tenure.ready ADD COLUMN hint bigint;
 ALTER TABLE tenure.running ADD COLUMN host text DEFAULT 'unknown';
 CREATE TABLE tenure.remark (seq bigint PRIMARY KEY, body text NOT NULL);
 """
+INDEXED = """\
+-- needs: 1
+-- apart
+-- What is looked for by what.
+CREATE INDEX CONCURRENTLY IF NOT EXISTS job_kind ON tenure.job (job_type);
+CREATE INDEX CONCURRENTLY IF NOT EXISTS job_age ON tenure.job (enqueued_at);
+"""
+REMARKED = "-- needs: 1\nCREATE TABLE tenure.remark (seq bigint PRIMARY KEY);\n"
 CHANGED = "ALTER TABLE tenure.remark DROP COLUMN body;\n"
+
+AT_ONCE = """
+import asyncio, sys
+from tenure.stores.sql.postgres import store
+
+store.MIGRATE_SECONDS = 0.0
+asyncio.run(store.PostgresStore(sys.argv[1]).migrate())
+"""
 
 WORK = """
 import asyncio, json, sys
@@ -79,12 +100,111 @@ class Tree:
         (home / "migrate.py").write_text(code.replace(f"SCHEMA = {SCHEMA}\n", f"SCHEMA = {SCHEMA + len(migrations)}\n"))
 
     def run(self, *arguments: str) -> str:
-        environment = {**os.environ, "PYTHONPATH": str(self._folder)}
-        ran = subprocess.run(
-            [sys.executable, *arguments], env=environment, cwd=self._folder, capture_output=True, text=True, check=False
-        )
+        ran = self._ran(arguments)
         assert ran.returncode == 0, ran.stderr
         return ran.stdout
+
+    def refused(self, *arguments: str) -> str:
+        """What a program said that failed."""
+        ran = self._ran(arguments)
+        assert ran.returncode, ran.stdout
+        return ran.stderr
+
+    def _ran(self, arguments: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, *arguments]
+        return subprocess.run(
+            command,
+            env=self._environment,
+            cwd=self._folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+        )
+
+    def start(self, *arguments: str) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen([sys.executable, *arguments], env=self._environment, cwd=self._folder)
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, "PYTHONPATH": str(self._folder)}
+
+
+class Building:
+    """A migration that builds an index of a table in which somebody has just written: it waits for them."""
+
+    def __init__(self, url: str, newer: Tree) -> None:
+        address, _, self._schema = url.partition("?schema=")
+        self._db = psycopg.connect(address, autocommit=True)
+        self._writer = psycopg.connect(address)
+        self._writer.execute(f"LOCK TABLE {self._schema}.job IN ROW EXCLUSIVE MODE".encode())
+        self._program = newer.start("-m", "tenure", "migrate", "--url", url)
+        self.backend = self._begun()
+
+    def _begun(self) -> int:
+        deadline = time.monotonic() + PATIENCE
+        while (found := self._at_work()) is None:
+            assert time.monotonic() < deadline
+        pid, command = found
+        assert command == "CREATE INDEX CONCURRENTLY"
+        return int(pid)
+
+    def _at_work(self) -> Any:
+        return self._db.execute(
+            "SELECT pid, command FROM pg_stat_progress_create_index WHERE relid = to_regclass(%s)",
+            (f"{self._schema}.job",),
+        ).fetchone()
+
+    def kill(self) -> None:
+        """The program; the server's process for it goes on."""
+        self._program.kill()
+        self._program.wait()
+
+    def terminate(self) -> None:
+        """The server's process."""
+        self._db.execute("SELECT pg_terminate_backend(%s)", (self.backend,))
+        self._until_ended()
+
+    def release(self) -> None:
+        """The writer ends."""
+        self._writer.rollback()
+
+    def finish(self) -> None:
+        """The writer ends, and so does the server's process."""
+        self.release()
+        self._until_ended()
+
+    def _until_ended(self) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while self._at_work() is not None:
+            assert time.monotonic() < deadline
+
+    def indexes(self) -> dict[str, bool]:
+        """Those that the migration is to build, and whether each may be read."""
+        rows = self._db.execute(
+            "SELECT c.relname, i.indisvalid FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid "
+            "WHERE i.indrelid = to_regclass(%s) AND c.relname IN ('job_kind', 'job_age')",
+            (f"{self._schema}.job",),
+        )
+        return dict(rows.fetchall())
+
+    def close(self) -> None:
+        self._writer.close()
+        self._db.close()
+        self.kill()
+
+
+@pytest.fixture
+def newer(tmp_path: Path) -> Tree:
+    return Tree(tmp_path, INDEXED, REMARKED)
+
+
+@pytest.fixture
+def building(url: str, newer: Tree) -> Iterator[Building]:
+    asyncio.run(PostgresStore(url).migrate())
+    made = Building(url, newer)
+    yield made
+    made.close()
 
 
 def test_workers_go_on_while_a_newer_tenure_migrates(url: str, tmp_path: Path) -> None:
@@ -143,3 +263,81 @@ def test_a_migration_waits_for_a_pause_and_says_if_there_is_none(
         db.execute(f"SELECT * FROM {schema}.job".encode())
         with pytest.raises(StoreUnavailable, match="end long transactions"):
             asyncio.run(PostgresStore(url).migrate(row_security=True))
+
+
+def test_an_index_is_built_beside_writers_and_other_migrations_wait(url: str, newer: Tree, building: Building) -> None:
+    async def work() -> None:
+        app = Tenure(url)
+        app.include(jobs)
+        async with app, app.worker():
+            assert await (await app.enqueue(double.build(21))).result(timeout=PATIENCE) == 42
+
+    asyncio.run(work())
+    assert building.indexes() == {"job_kind": False}  # it still waits
+    assert "another program migrates it" in newer.refused("-c", AT_ONCE, url)
+    building.release()
+    migrated = newer.run("-m", "tenure", "migrate", "--json", "--url", url)
+    assert json.loads(migrated)["schema"] == SCHEMA + 2
+    assert building.indexes() == {"job_kind": True, "job_age": True}
+    asyncio.run(verified(url))
+
+
+async def verified(url: str) -> None:
+    store = PostgresStore(url)
+    assert await store.migrate() == SCHEMA + 2
+    assert await store.verify() == []
+    await store.close()
+
+
+def test_an_index_whose_build_was_ended_is_built_again(url: str, newer: Tree, building: Building) -> None:
+    building.kill()
+    building.terminate()
+    assert building.indexes() == {"job_kind": False}
+    building.release()
+    newer.run("-m", "tenure", "migrate", "--url", url)
+    assert building.indexes() == {"job_kind": True, "job_age": True}
+    asyncio.run(verified(url))
+
+
+def test_an_index_that_the_server_builds_for_nobody_is_waited_for(url: str, newer: Tree, building: Building) -> None:
+    building.kill()
+    assert "the server still builds" in newer.refused("-c", AT_ONCE, url)
+    building.finish()
+    assert building.indexes() == {"job_kind": True}
+    newer.run("-m", "tenure", "migrate", "--url", url)
+    assert building.indexes() == {"job_kind": True, "job_age": True}
+
+
+def test_a_build_may_take_as_long_as_it_takes(url: str) -> None:
+    with Server(url).connect_to_build() as connection:
+        assert not isinstance(connection, PatientConnection)
+        assert connection.execute("SHOW statement_timeout").fetchone() == ("0",)
+
+
+CREATED = re.compile(r"^CREATE TABLE tenure\.(\w+)", re.MULTILINE)
+INDEXES = re.compile(r"^CREATE (?:UNIQUE )?INDEX \w+ ON tenure\.(\w+)", re.MULTILINE)
+APART = re.compile(
+    r"CREATE (UNIQUE )?INDEX CONCURRENTLY IF NOT EXISTS \w+ ON tenure\.\w+ |"
+    r"DROP INDEX CONCURRENTLY IF EXISTS tenure\.\w+$"
+)
+
+
+def misplaced(step: Step) -> list[str]:
+    """Tables whose writers a migration would stop for as long as an index takes; statements that can't stand apart."""
+    if not step.apart:
+        return sorted(set(INDEXES.findall(step.text)) - set(CREATED.findall(step.text)))
+    plain = re.sub(r"--.*", "", step.text)
+    statements = [statement.strip() for statement in plain.split(";\n") if statement.strip()]
+    return [statement for statement in statements if not APART.match(statement)]
+
+
+def test_indexes_of_tables_in_use_are_built_apart() -> None:
+    assert [misplaced(step) for step in steps(0)] == [[]] * SCHEMA
+
+
+def test_an_index_in_the_wrong_place_is_found() -> None:
+    index = "CREATE INDEX job_kind ON tenure.job (job_type);\n"
+    assert misplaced(Step(3, index, 1, apart=False)) == ["job"]
+    assert misplaced(Step(3, f"CREATE TABLE tenure.job (job_type text);\n{index}", 1, apart=False)) == []
+    assert misplaced(Step(3, index, 1, apart=True)) == [index.strip().rstrip(";")]
+    assert misplaced(Step(3, INDEXED, 1, apart=True)) == []

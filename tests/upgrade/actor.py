@@ -177,38 +177,68 @@ async def _claim(actor: Actor, queues: tuple[str, ...], cursor: Cursor, count: i
 
 async def work(actor: Actor) -> None:
     """Claims and settles; an old one holds some leases until it has the order to settle them."""
-    store = actor.store
     old = actor.name.startswith("old")
     if not old:
-        say(schema=await store.migrate())
-    held = (await _claim(actor, (jobs.HELD,), Cursor(), actor.plan.held)).jobs if old else ()
-    say(holds=len(held))
-    cursor, swept, renewed = Cursor(), 0.0, time.monotonic()
+        say(schema=await actor.store.migrate())
+    worker = Worker(actor, jobs.WORKED if old else (*jobs.WORKED, jobs.HELD))
+    if old:
+        await worker.hold()
     while "stop" not in actor.orders:
-        if time.monotonic() > swept + SWEEP_MS / 1_000:
-            swept = time.monotonic()
-            await actor.timed("sweep", lambda: store.sweep(SWEEP_MS))
-        if held and "settle" in actor.orders:
-            await _settle(actor, held)
-            held = ()
-            say(settled=True)
-        elif held and time.monotonic() > renewed + RENEW_SECONDS:
-            renewed = time.monotonic()
-            renewals = [Renewal(one.token) for one in held]
-            await actor.timed("renew", lambda: store.renew(renewals))  # noqa: B023 awaited here
-        queues = (*jobs.WORKED, jobs.HELD) if not old or "settle" in actor.orders else jobs.WORKED
-        claimed = await _claim(actor, queues, cursor, actor.plan.batch)
-        cursor = claimed.cursor
+        await worker.turn()
+
+
+class Worker:
+    """Claims, settles, sweeps; beside it renews what it holds."""
+
+    def __init__(self, actor: Actor, queues: tuple[str, ...]) -> None:
+        self._actor = actor
+        self._queues = queues
+        self._cursor = Cursor()
+        self._held: tuple[ClaimedJob, ...] = ()
+        self._swept = 0.0
+        self._renewed = time.monotonic()
+
+    async def hold(self) -> None:
+        self._held = (await _claim(self._actor, (jobs.HELD,), Cursor(), self._actor.plan.held)).jobs
+        say(holds=len(self._held))
+
+    async def turn(self) -> None:
+        await self._sweep()
+        if "settle" in self._actor.orders:
+            self._actor.orders.remove("settle")
+            await self._let_go()
+        await self._renew()
+        claimed = await _claim(self._actor, self._queues, self._cursor, self._actor.plan.batch)
+        self._cursor = claimed.cursor
         if claimed.jobs:
-            await _settle(actor, claimed.jobs)
+            await _settle(self._actor, claimed.jobs)
             say(turn=len(claimed.jobs))
         else:
-            await store.wait([queue_topic(queue) for queue in queues], IDLE_SECONDS)
+            await self._actor.store.wait([queue_topic(queue) for queue in self._queues], IDLE_SECONDS)
+
+    async def _sweep(self) -> None:
+        if time.monotonic() > self._swept + SWEEP_MS / 1_000:
+            self._swept = time.monotonic()
+            await self._actor.timed("sweep", lambda: self._actor.store.sweep(SWEEP_MS))
+
+    async def _let_go(self) -> None:
+        """Settles what it held, and asks for more of the same."""
+        held, self._held = self._held, ()
+        self._queues = (*jobs.WORKED, jobs.HELD)
+        await _settle(self._actor, held)
+        say(settled=len(held))
+
+    async def _renew(self) -> None:
+        if self._held and time.monotonic() > self._renewed + RENEW_SECONDS:
+            self._renewed = time.monotonic()
+            renewals = [Renewal(one.token) for one in self._held]
+            await self._actor.timed("renew", lambda: self._actor.store.renew(renewals))
 
 
 async def _settle(actor: Actor, claimed: tuple[ClaimedJob, ...]) -> None:
     settlements = [Settle(one.token, jobs.outcome(one)) for one in claimed]
-    await actor.timed("settle", lambda: actor.store.settle(settlements))
+    if settlements:
+        await actor.timed("settle", lambda: actor.store.settle(settlements))
 
 
 async def produce(actor: Actor) -> None:
@@ -235,9 +265,7 @@ async def come_late(actor: Actor) -> None:
     await actor.store.migrate()
     (reply,) = await actor.store.enqueue([jobs.produced(PRODUCED[actor.name], {})])
     done(reply)
-    claimed = await _claim(actor, jobs.WORKED, Cursor(), 1)
-    if claimed.jobs:
-        await _settle(actor, claimed.jobs)
+    await _settle(actor, (await _claim(actor, jobs.WORKED, Cursor(), 1)).jobs)
     say(went_on=True)
 
 

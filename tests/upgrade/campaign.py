@@ -107,10 +107,7 @@ class Upgrade:
         new_workers, new_producer = self._migrate()
         self._together([*old_workers, *new_workers], [old_producer, new_producer])
         self._come_late()
-        for worker in old_workers:
-            worker.tell("settle")
-        for worker in old_workers:
-            worker.until("settled")
+        self._let_go(old_workers)
         sent = self._sent([old_producer, new_producer])
         with asyncio.Runner() as runner:
             auditor = client(self.plan, "auditor")
@@ -215,6 +212,14 @@ class Upgrade:
         if went_on != older_go_on(self.plan, self.schema_before):
             said = "went on" if went_on else f"was refused: {member.refused}"
             self.faults.append(f"a program of {self.plan.base} that was started late {said}; the migrations differ")
+
+    def _let_go(self, workers: Sequence[Member]) -> None:
+        """Old workers settle what they have held since before the migration."""
+        for worker in workers:
+            worker.tell("settle")
+        held = [worker.until("settled") for worker in workers if worker.refused is None]
+        if held and not any(held):
+            self.faults.append("no old worker held a job from before the migration until after it")
 
     def _check_refusals(self, members: Iterable[Member]) -> None:
         """Old programs that had the store open: refused at most where the migrations say so."""
