@@ -84,7 +84,7 @@ def tenant_of(number: int) -> str:
 
 
 def _past(number: int) -> dict[str, Any]:
-    key = {"key": f"past-{number}", **_unique(number)} if number % 3 == 0 else {}
+    key = {"key": f"past-{number}", **_unique(number // 3)} if number % 3 == 0 else {}
     labels = {"colour": "red", "shape": "round"} if number % 4 == 0 else {}
     return {"queue": PAST, "max_attempts": 1 if number % 100 == 8 else 5, "result_ttl": DAY, "labels": labels, **key}
 
