@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -14,6 +15,7 @@ from tenure.testing.conformance import TestBugs, TestExchange, world  # noqa: F4
 from tenure.testing.factories import PostgresFactory
 from tenure.testing.factory import StoreFactory
 from tests.stores.pooler import Pooler, pooled
+from tests.stores.test_postgres_upgrade import INDEXED, Tree
 
 SIZE = 2
 PATIENCE = 60.0
@@ -53,6 +55,21 @@ def test_the_pooler_itself_shows_what_is_left(pooler: tuple[Pooler, str]) -> Non
         for _ in range(SIZE):
             connection.execute("DISCARD ALL")
     assert left(url) == set()
+
+
+def test_a_migration_builds_indexes_and_nothing_is_left(pooler: tuple[Pooler, str], tmp_path: Path) -> None:
+    _, url = pooler
+    place = f"{url}?pooler=transaction&schema=built"
+    asyncio.run(PostgresStore(place).migrate())
+    Tree(tmp_path, INDEXED).run("-m", "tenure", "migrate", "--url", place)
+    assert left(url) == set()
+    with psycopg.connect(url, prepare_threshold=None) as connection:
+        found = connection.execute(
+            "SELECT count(*) FROM pg_index WHERE indisvalid AND indexrelid IN "
+            "(to_regclass('built.job_kind'), to_regclass('built.job_age'))"
+        )
+        assert found.fetchone() == (2,)
+        connection.execute("DROP SCHEMA built CASCADE")
 
 
 def test_jobs_run_and_nothing_is_left(pooler: tuple[Pooler, str]) -> None:
