@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tenure.domain.calls import Cancel, Claim, Claimed, Document, Enqueued, Settle, Succeed
+from tenure.domain.calls import Cancel, Claim, Claimed, Document, Enqueued, Reading, Settle, Succeed
 from tenure.domain.errors import Refused, StoreUnavailable
 from tenure.domain.job import NewJob
 from tenure.domain.store import Store
@@ -67,7 +67,7 @@ async def life(store: Store) -> None:
     assert isinstance(claimed, Claimed)
     await store.settle([Settle(claimed.jobs[0].token, Succeed(result=b"a secret result"))])
     await store.command([Cancel(tenant="a", id=ID)])
-    await store.get([("a", ID)], explain=True)
+    await store.get([("a", ID)], Reading(explain=True))
     await store.events()
 
 

@@ -20,6 +20,7 @@ from tenure.domain.calls import (
     Fail,
     JobFilter,
     Outcome,
+    Reading,
     Release,
     Renewal,
     Replay,
@@ -282,7 +283,7 @@ class Script:
         pick = self.rng
         if self.refs:
             refs = [pick.choice(self.refs[-20:]) for _ in range(3)] + [(pick.choice(TENANTS), self.id())]
-            await self.store.get(refs, explain=pick.random() < 0.7)
+            await self.store.get(refs, Reading(explain=pick.random() < 0.7))
         where = JobFilter(
             tenant=pick.choice([None, *TENANTS]),
             queue=pick.choice([None, None, *QUEUES]),

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from tenure.engine.definition import Call, Definition, Jobs
     from tenure.engine.durations import Backoff
     from tenure.engine.flows import Flow, Parents
-    from tenure.engine.handle import Attempt, CancelResult, Handle, Job
+    from tenure.engine.handle import Attempt, CancelResult, Handle, Job, Traceback
     from tenure.engine.hooks import Next, Told
     from tenure.engine.options import Priority, content_key
     from tenure.engine.queue import Queue
@@ -148,6 +148,7 @@ __all__ = [
     "Tenure",
     "TenureError",
     "Told",
+    "Traceback",
     "Unsupported",
     "VersionConflict",
     "Worker",
@@ -233,6 +234,7 @@ _HOMES = {
     "Tenure": "tenure.engine.app",
     "TenureError": "tenure.domain.errors",
     "Told": "tenure.engine.hooks",
+    "Traceback": "tenure.engine.handle",
     "Unsupported": "tenure.domain.errors",
     "VersionConflict": "tenure.domain.errors",
     "Worker": "tenure.engine.worker.worker",

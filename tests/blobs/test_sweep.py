@@ -19,7 +19,7 @@ from tenure.blobs import (
 )
 from tenure.blobs.directory import UNFINISHED, Place
 from tenure.blobs.sweep import SweptBlobs
-from tenure.domain.calls import Claim, JobView, Succeed
+from tenure.domain.calls import Claim, JobView, Reading, Succeed
 from tenure.domain.calls import Settle as SettleCall
 from tenure.domain.errors import InvalidValue, Refused, StoreFrozen
 from tenure.domain.job import NewJob
@@ -153,7 +153,7 @@ def test_a_frozen_store_isnt_believed() -> None:
 class Refusing(MemoryStore):
     """Refuses to tell about any job."""
 
-    async def get(self, refs: Any, *, explain: bool = False) -> list[JobView | Refused]:
+    async def get(self, refs: Any, reading: Reading = Reading()) -> list[JobView | Refused]:  # noqa: B008 frozen
         return [StoreFrozen() for _ in refs]
 
 

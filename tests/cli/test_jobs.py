@@ -95,7 +95,7 @@ def test_json_has_the_words_of_the_python_api(cli: Cli, shop: Shop) -> None:
     assert {**python.to_dict(), "result": None} == whole
     assert (whole["job_type"], whole["last_error"]["family"]) == ("send", "Refused")
     (listed,) = cli.json("jobs")["jobs"]
-    assert listed.keys() == whole.keys() - {"payload", "history", "result"}
+    assert listed.keys() == whole.keys() - {"payload", "history", "tracebacks", "result"}
 
 
 def test_the_whole_story_of_a_job(cli: Cli, shop: Shop) -> None:

@@ -14,7 +14,19 @@ import msgspec
 import psycopg
 import pytest
 
-from tenure.domain.calls import Cancel, Claim, Cursor, Document, Fail, JobFilter, Renewal, Retry, Settle, Succeed
+from tenure.domain.calls import (
+    Cancel,
+    Claim,
+    Cursor,
+    Document,
+    Fail,
+    JobFilter,
+    Reading,
+    Renewal,
+    Retry,
+    Settle,
+    Succeed,
+)
 from tenure.domain.config import QUEUE, QueueConfig
 from tenure.domain.job import Failure, NewJob, Token
 from tenure.domain.states import Mode
@@ -168,7 +180,7 @@ async def everything(counted: Counted) -> dict[str, int]:
     found["enqueue in a group"] = await counted.reads(store.enqueue(grouped))
     found["claim of groups"] = await counted.reads(store.claim(counted.claim(queue="calls")))
     found["cancel"] = await counted.reads(store.command([Cancel(tenant=job.tenant, id=job.id) for job in keyed]))
-    found["get"] = await counted.reads(store.get([(job.tenant, job.id) for job in new], explain=True))
+    found["get"] = await counted.reads(store.get([(job.tenant, job.id) for job in new], Reading(explain=True)))
     found["query"] = await counted.reads(store.query(JobFilter(tenant="t1"), limit=FEW))
     found["sweep"] = await counted.reads(store.sweep(0))
     found["feed"] = await counted.reads(store.events(after=counted.fed, limit=1))

@@ -11,7 +11,7 @@ import msgspec
 from tenure.domain import names
 from tenure.domain.errors import InvalidValue, Refused
 from tenure.domain.event import Event
-from tenure.domain.job import Failure, Job, NewJob, Progress, Result, Token, distinct
+from tenure.domain.job import Failure, Job, NewJob, Progress, Result, Token, Traceback, distinct
 from tenure.domain.names import MINUTE, SECOND, Ms
 from tenure.domain.states import Disposition, Gate, State, Status
 
@@ -138,6 +138,7 @@ class Retry(msgspec.Struct, frozen=True, gc=False):
     error: Failure
     delay: Ms = 0
     reason: str = "error"
+    traceback: Traceback | None = None
 
     def __post_init__(self) -> None:
         names.duration("delay", self.delay)
@@ -151,6 +152,7 @@ class Fail(msgspec.Struct, frozen=True, gc=False):
 
     error: Failure
     reason: str = "permanent"
+    traceback: Traceback | None = None
 
     def __post_init__(self) -> None:
         names.name("reason", self.reason)
@@ -372,8 +374,17 @@ class Purged(msgspec.Struct, frozen=True, gc=False):
 # Reading
 
 
+class Reading(msgspec.Struct, frozen=True):
+    """What `get` reads of each job besides its record."""
+
+    explain: bool = False
+    """The gates that hold it."""
+    tracebacks: bool = False
+    """The exceptions of its last failed attempts."""
+
+
 class JobView(msgspec.Struct, frozen=True, gc=False):
-    """A job as it stands: its record, what it is shown as, the gates that hold it (`explain`), and its result."""
+    """A job as it stands: its record, what it is shown as, its result, and what else was asked for (`Reading`)."""
 
     job: Job
     status: Status
@@ -382,6 +393,8 @@ class JobView(msgspec.Struct, frozen=True, gc=False):
     gates: tuple[Gate, ...] = ()
     dead_letter: Disposition | None = None
     replayed_as: str | None = None
+    tracebacks: tuple[tuple[int, Traceback], ...] = ()
+    """(lease_seq, traceback), oldest first."""
 
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):

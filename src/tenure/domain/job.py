@@ -289,6 +289,31 @@ class Failure(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return {"family": self.family, "message": self.message}
 
 
+class Traceback(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The exception that ended an attempt, as data: its class path (`shop.errors.Declined`), its message, and the
+    traceback as text. Kept apart from the record; `clip` makes one that fits.
+    """
+
+    class_path: str
+    message: str = ""
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        names.text("class path of an exception", self.class_path)
+        names.prose("exception message", self.message, names.MAX_MESSAGE)
+        names.prose("traceback", self.text, names.MAX_TRACEBACK)
+
+    @classmethod
+    def clip(cls, class_path: str, message: str, text: str) -> "Traceback":
+        """The same, shortened to what fits."""
+        path = "".join(mark if mark.isprintable() else "?" for mark in class_path)
+        return cls(
+            path.encode(errors="replace")[: names.MAX_TEXT].decode(errors="ignore") or "Error",
+            names.shortened(message, names.MAX_MESSAGE),
+            names.shortened(text, names.MAX_TRACEBACK),
+        )
+
+
 class Progress(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How far a running job says it is: 0 to 1, with a message."""
 

@@ -33,6 +33,7 @@ MAX_BATCH = 1_000
 MAX_LABELS = 16
 MAX_TEXT = 256
 MAX_FAMILY = 128
+MAX_TRACEBACK = 16 * 1024
 MAX_PARENTS = 1_000
 MAX_CHILDREN = 1_000
 MAX_DOCUMENT = 256 * 1024
@@ -43,6 +44,7 @@ MAX_DURATION: Ms = 3_660 * DAY
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_LEFT_OUT = "\n[{} bytes left out]\n"
 
 
 def name(field: str, value: str) -> str:
@@ -78,6 +80,29 @@ def text(field: str, value: str, most: int = MAX_TEXT) -> str:
     if size > most:
         raise InvalidValue(f"{field} has {size} bytes: at most {most} are allowed")
     return value
+
+
+def prose(field: str, value: str, most: int) -> str:
+    """A text of any characters: at most `most` bytes of UTF-8."""
+    if not isinstance(value, str):
+        raise InvalidValue(f"{field}: give text, not {type(value).__name__}")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise InvalidValue(f"{field}: it can't be written as UTF-8") from None
+    if size > most:
+        raise InvalidValue(f"{field} has {size} bytes: at most {most} are allowed")
+    return value
+
+
+def shortened(value: str, most: int) -> str:
+    """A text cut to at most `most` bytes of UTF-8: what is too much goes from its middle, with a note of how much."""
+    body = value.encode(errors="replace")
+    if len(body) <= most:
+        return body.decode()
+    half = (most - len(_LEFT_OUT.format(len(body)))) // 2
+    note = _LEFT_OUT.format(len(body) - 2 * half)
+    return f"{body[:half].decode(errors='ignore')}{note}{body[-half:].decode(errors='ignore')}"
 
 
 def integer(field: str, value: int, low: int, high: int) -> int:

@@ -29,6 +29,7 @@ from tenure.domain.calls import (
     JobPage,
     JobView,
     Purged,
+    Reading,
     Renewal,
     Renewed,
     Retention,
@@ -120,8 +121,8 @@ class Store(Protocol):
     async def purge(self, retention: Retention = Retention()) -> Purged | Refused | None:  # noqa: B008 frozen
         """Deletes the oldest (day, state) past retention; None when nothing is due."""
 
-    async def get(self, refs: Sequence[Ref], *, explain: bool = False) -> list[JobView | Refused]:
-        """Reads jobs as they stand; `explain` lists the gates that hold them."""
+    async def get(self, refs: Sequence[Ref], reading: Reading = Reading()) -> list[JobView | Refused]:  # noqa: B008 frozen
+        """Reads jobs as they stand, and of each what `reading` says."""
 
     async def query(self, where: JobFilter, *, after: str | None = None, limit: int = 100) -> JobPage:
         """Lists jobs, newest first."""

@@ -57,6 +57,22 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         return _for_json(self)
 
 
+class Traceback(msgspec.Struct, frozen=True, kw_only=True):
+    """The exception that ended one lease of a job."""
+
+    lease_seq: int
+    """Of the entry in the job's history."""
+    class_path: str
+    """`shop.errors.Declined`; of Python's own exceptions the name alone."""
+    message: str
+    text: str
+    """As Python shows it, at most 16 KiB: what is too much was cut out of its middle."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same for JSON."""
+        return _for_json(self)
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """A job as it stood when it was read."""
 
@@ -92,9 +108,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     dead_letter: Disposition | None
     replay_of: str | None
     replayed_as: str | None
+    tracebacks: tuple[Traceback, ...]
+    """Of the last failed attempts, oldest first, if they were asked for. Those that were lost, or died, have none."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The same for JSON, for an endpoint's answer say: times as text, progress, error and history as objects."""
+        """The same for JSON, for an endpoint's answer say: times as text, progress, error, history and
+        tracebacks as objects.
+        """
         return _for_json(self)
 
 
@@ -105,7 +125,7 @@ def _for_json(value: msgspec.Struct) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """Values of our own as objects: left to themselves the stored ones become lists."""
-    if isinstance(value, Attempt | Failure | Progress):
+    if isinstance(value, Attempt | Failure | Progress | Traceback):
         return value.to_dict()
     return [_plain(one) for one in value] if isinstance(value, tuple) else value
 
@@ -141,9 +161,9 @@ class Handle(msgspec.Struct, Generic[R], eq=False, gc=False):
     def __repr__(self) -> str:
         return f"<job {self.id} of {self.tenant}>"
 
-    async def get(self, *, explain: bool = False) -> Job:
+    async def get(self, *, explain: bool = False, tracebacks: bool = False) -> Job:
         """The job as it stands. Raises `JobNotFound` for one that isn't there (any more)."""
-        return await self._home.get(self.id, explain=explain)
+        return await self._home.get(self.id, explain=explain, tracebacks=tracebacks)
 
     async def cancel(self, mode: CancelMode = "now") -> CancelResult:
         """Calls the job off; a running handler is told. `mode="request"` only asks a running one."""
@@ -267,6 +287,10 @@ def job_of(view: JobView, payload: Any) -> Job:
         dead_letter=view.dead_letter,
         replay_of=spec.replay_of,
         replayed_as=view.replayed_as,
+        tracebacks=tuple(
+            Traceback(lease_seq=lease_seq, class_path=one.class_path, message=one.message, text=one.text)
+            for lease_seq, one in view.tracebacks
+        ),
     )
 
 

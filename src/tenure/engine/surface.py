@@ -12,6 +12,7 @@ from tenure.domain.calls import (
     Discard,
     Enqueued,
     JobView,
+    Reading,
     Replay,
     Replayed,
     Reprioritise,
@@ -261,16 +262,20 @@ class Surface:
 
     # Look
 
-    async def view(self, id: str, *, explain: bool = False) -> JobView:
+    async def view(self, id: str, reading: Reading = Reading()) -> JobView:  # noqa: B008 frozen
         """The record itself. Raises `JobNotFound`."""
-        (view,) = await (await self.store()).get([(self._tenant, id)], explain=explain)
+        (view,) = await (await self.store()).get([(self._tenant, id)], reading)
         if isinstance(view, Refused):
             raise view
         return view
 
-    async def get(self, id: str, *, explain: bool = False) -> Job:
-        """A job as it stands. Raises `JobNotFound`; another tenant's job is not found either."""
-        return self._job_of(await with_payload_if_there(self._app, await self.view(id, explain=explain)))
+    async def get(self, id: str, *, explain: bool = False, tracebacks: bool = False) -> Job:
+        """A job as it stands. Raises `JobNotFound`; another tenant's job is not found either.
+
+        `explain` says what holds it back, `tracebacks` what its last failed attempts raised.
+        """
+        view = await self.view(id, Reading(explain=explain, tracebacks=tracebacks))
+        return self._job_of(await with_payload_if_there(self._app, view))
 
     async def get_many(self, ids: Sequence[str]) -> list[Job | None]:
         """Jobs as they stand, in the order asked for; None for those that aren't there."""

@@ -99,8 +99,8 @@ class SyncHandle(Generic[R]):
         """Itself: code that asks any handle for `.sync` needn't know which it has."""
         return self
 
-    def get(self, *, explain: bool = False) -> Job:
-        return PORTAL.run(self._handle.get(explain=explain))
+    def get(self, *, explain: bool = False, tracebacks: bool = False) -> Job:
+        return PORTAL.run(self._handle.get(explain=explain, tracebacks=tracebacks))
 
     def cancel(self, mode: CancelMode = "now") -> CancelResult:
         return PORTAL.run(self._handle.cancel(mode))
@@ -343,8 +343,8 @@ class SyncSurface:
     def resume_schedule(self, name: str) -> Schedule:
         return PORTAL.run(self._surface.resume_schedule(name))
 
-    def get(self, id: str, *, explain: bool = False) -> Job:
-        return PORTAL.run(self._surface.get(id, explain=explain))
+    def get(self, id: str, *, explain: bool = False, tracebacks: bool = False) -> Job:
+        return PORTAL.run(self._surface.get(id, explain=explain, tracebacks=tracebacks))
 
     def get_many(self, ids: Sequence[str]) -> list[Job | None]:
         return PORTAL.run(self._surface.get_many(ids))

@@ -21,6 +21,7 @@ from tenure.domain.calls import (
     JobPage,
     JobView,
     Purged,
+    Reading,
     Renewal,
     Renewed,
     Retention,
@@ -123,9 +124,9 @@ class ModelStore(ABC):
         (reply,) = await self._write(lambda unit: model.purge(unit, retention))
         return cast(Purged | Refused | None, reply)
 
-    async def get(self, refs: Sequence[Ref], *, explain: bool = False) -> list[JobView | Refused]:
+    async def get(self, refs: Sequence[Ref], reading: Reading = Reading()) -> list[JobView | Refused]:  # noqa: B008 frozen
         check_batch("refs", refs)
-        return await self._read(lambda unit: read.get(unit, refs, explain))
+        return await self._read(lambda unit: read.get(unit, refs, reading))
 
     async def query(self, where: JobFilter, *, after: str | None = None, limit: int = 100) -> JobPage:
         names.integer("limit", limit, 1, names.MAX_BATCH)

@@ -12,6 +12,7 @@ from tenure.domain.event import encode_events
 from tenure.domain.job import Binding, BindingKey, DeadLetter, Edge, Job, Ref, Result, Slot
 from tenure.domain.model import Chunk, FinishedBatch, Meta, Unit
 from tenure.domain.model.documents import configs, live, parse
+from tenure.domain.model.families import FAMILIES, Family
 from tenure.domain.model.tables import BucketKey, DocumentKey, Lane
 from tenure.domain.names import DAY, Ms
 from tenure.domain.states import TERMINAL, Disposition, State, Unique
@@ -151,6 +152,7 @@ class MemoryTables:
         self._letters: dict[Ref, DeadLetter] = {}
         self._results: dict[Ref, Result] = {}
         self._slots: dict[Ref, Slot] = {}
+        self._attached: dict[tuple[str, Ref], dict[str, Any]] = {}
         self._documents: dict[DocumentKey, Document] = {}
         self._buckets: dict[BucketKey, int] = {}
         self._positions: dict[Lane, str] = {}
@@ -190,6 +192,12 @@ class MemoryTables:
 
     def slots(self, refs: Sequence[Ref]) -> dict[Ref, Slot]:
         return _some(self._slots, refs)
+
+    def attached(self, family: Family, jobs: Sequence[Job]) -> dict[Ref, dict[str, Any]]:
+        return {job.ref: self._attached.get((family.name, job.ref), {}) for job in jobs}
+
+    def members(self, family: Family, jobs: Sequence[Job]) -> dict[Ref, list[str]]:
+        return {ref: list(rows) for ref, rows in self.attached(family, jobs).items()}
 
     def document(self, key: DocumentKey) -> Document | None:
         return self._documents.get(key)
@@ -350,6 +358,8 @@ class MemoryTables:
         del self._jobs[ref], self._bodies[ref]
         self._results.pop(ref, None)
         self._letters.pop(ref, None)
+        for family in FAMILIES:
+            self._attached.pop((family, ref), None)
         if key is not None and key in self._bindings and self._bindings[key].job_id == job.spec.id:
             del self._bindings[key]
 
@@ -389,6 +399,13 @@ class MemoryTables:
 
     def _dumped(self, kind: str) -> list[tuple[Any, Any]]:
         match kind:
+            case _ if kind in FAMILIES:
+                return [
+                    ((*ref, member), (ref, member, value))
+                    for (family, ref), rows in self._attached.items()
+                    if family == kind
+                    for member, value in rows.items()
+                ]
             case "meta":
                 return [(("meta",), self._meta)]
             case "job":
@@ -416,6 +433,9 @@ class MemoryTables:
 
     def restore(self, kind: str, value: Any) -> None:
         match kind:
+            case _ if kind in FAMILIES:
+                ref, member, row = value
+                self._attach(kind, ref, {member: row})
             case "job":
                 self._save(value)
             case "edge":
@@ -458,6 +478,8 @@ class MemoryTables:
             self._put_edge(key, edge)
         for ref, slot in unit.slots.items():
             self._put_slot(ref, slot)
+        for (family, ref), changed in unit.attached.items():
+            self._attach(family, ref, changed)
         if unit.documents:
             _merge(self._documents, unit.documents)
             self._rules.clear()
@@ -492,6 +514,10 @@ class MemoryTables:
                 del table[tenant, end]
         _merge(self._edges, {key: edge})
 
+    def _attach(self, family: str, ref: Ref, changed: dict[str, Any]) -> None:
+        rows = {**self._attached.get((family, ref), {}), **changed}
+        self._attached[family, ref] = {member: rows[member] for member in sorted(rows) if rows[member] is not None}
+
     def _put_slot(self, ref: Ref, slot: Slot | None) -> None:
         before = self._slots.get(ref)
         for one, adding in ((before, False), (slot, True)):
@@ -508,10 +534,15 @@ class MemoryTables:
                 rebuilt.add(job)
         for ref, slot in self._slots.items():
             rebuilt.hold((slot.queue, slot.tenant, slot.group or ""), ref, slot.lease_seq, True)
-        return [
+        differing = [
             f"index {name} differs from its records"
             for name, value in vars(rebuilt).items()
             if _filled(value) != _filled(getattr(self._index, name))
+        ]
+        return differing + [
+            f"{len(rows)} rows of {family} beside {ref}"
+            for (family, ref), rows in self._attached.items()
+            if ref not in self._jobs or len(rows) > FAMILIES[family].most
         ]
 
 

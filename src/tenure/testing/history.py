@@ -2,8 +2,8 @@
 
 Each call gives two entries: `invoke` when it was sent, then `ok`, `refused` (the whole call) or `unknown` (an
 exception: it may or may not have taken effect). A client that died left an invoke alone, which also means unknown.
-Entries of other kinds tell what the test did: `clock`, `crash`, `heal`, `end`. Payloads, results and secrets appear as
-hashes only.
+Entries of other kinds tell what the test did: `clock`, `crash`, `heal`, `end`. Payloads, results, tracebacks and
+secrets appear as hashes only.
 """
 
 import hashlib
@@ -32,6 +32,7 @@ from tenure.domain.calls import (
     JobPage,
     JobView,
     Purged,
+    Reading,
     Renewal,
     Renewed,
     Retention,
@@ -43,7 +44,7 @@ from tenure.domain.calls import (
 from tenure.domain.config import QUEUE, TENANT
 from tenure.domain.errors import Refused
 from tenure.domain.event import Event
-from tenure.domain.job import Job, NewJob, Parent, Ref, Result, Token
+from tenure.domain.job import Job, NewJob, Parent, Ref, Result, Token, Traceback
 from tenure.domain.names import Ms
 from tenure.domain.store import Capabilities, Clock, Store
 
@@ -152,6 +153,8 @@ def plain(value: Any) -> Any:
             return {**fields, "parents": list(value.parents)} if value.parents is not None else fields
         case Result():
             return _result(value)
+        case Traceback():
+            return hashed(msgspec.msgpack.encode(value))
         case Document():
             return _document(value)
         case Claim():
@@ -262,6 +265,7 @@ def _view(view: JobView) -> Body:
         "gates": [gate.value for gate in view.gates],
         "dead_letter": plain(view.dead_letter),
         "replayed_as": view.replayed_as,
+        "tracebacks": plain(view.tracebacks),
     }
 
 
@@ -362,10 +366,10 @@ class RecordingStore:
     async def purge(self, retention: Retention = Retention()) -> Purged | Refused | None:  # noqa: B008 frozen
         return await self._record("purge", _fields(retention), lambda: self.store.purge(retention), _one)
 
-    async def get(self, refs: Sequence[Ref], *, explain: bool = False) -> list[JobView | Refused]:
-        asked = {"refs": [list(ref) for ref in refs], "explain": explain}
+    async def get(self, refs: Sequence[Ref], reading: Reading = Reading()) -> list[JobView | Refused]:  # noqa: B008 frozen
+        asked = {"refs": [list(ref) for ref in refs], "explain": reading.explain, "tracebacks": reading.tracebacks}
         return await self._record(
-            "get", asked, lambda: self.store.get(refs, explain=explain), lambda views: {"replies": _views(views)}
+            "get", asked, lambda: self.store.get(refs, reading), lambda views: {"replies": _views(views)}
         )
 
     async def query(self, where: JobFilter, *, after: str | None = None, limit: int = 100) -> JobPage:

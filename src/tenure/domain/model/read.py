@@ -1,31 +1,37 @@
 """Reading: a job as it stands, what holds it back, pages of jobs and of events."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
-from tenure.domain.calls import Document, EventPage, JobFilter, JobPage, JobView
+from tenure.domain.calls import Document, EventPage, JobFilter, JobPage, JobView, Reading
 from tenure.domain.errors import CursorExpired, InvalidValue, JobNotFound, Refused
 from tenure.domain.event import Event, decode_events
-from tenure.domain.job import Job, Ref
+from tenure.domain.job import Job, Ref, Traceback
 from tenure.domain.model.documents import live
+from tenure.domain.model.families import TRACEBACKS
 from tenure.domain.model.unit import Unit
 from tenure.domain.states import Gate, State
 from tenure.domain.store import LATEST
 
+NONE: Mapping[str, Traceback] = MappingProxyType({})
 WITHIN = "~"
 """In a cursor, between a position and how many events of the chunk after it were given."""
 
 
-def get(unit: Unit, refs: Sequence[Ref], explain: bool) -> list[JobView | Refused]:
+def get(unit: Unit, refs: Sequence[Ref], reading: Reading) -> list[JobView | Refused]:
     """Jobs by reference; unknown and foreign ones are not found."""
     unit.fetch_jobs(refs)
     payloads = unit.tables.payloads(refs)
-    unit.fetch_outcomes([job for ref in refs if (job := unit.job(ref)) is not None])
-    return [
-        JobNotFound() if (job := unit.job(ref)) is None else _view(unit, job, payloads[ref], explain) for ref in refs
-    ]
+    jobs = [job for ref in refs if (job := unit.job(ref)) is not None]
+    unit.fetch_outcomes(jobs)
+    tracebacks = unit.tables.attached(TRACEBACKS, jobs) if reading.tracebacks and jobs else {}
+    views = {job.ref: _view(unit, job, payloads[job.ref], reading.explain, tracebacks.get(job.ref, {})) for job in jobs}
+    return [views.get(ref) or JobNotFound() for ref in refs]
 
 
-def _view(unit: Unit, job: Job, payload: bytes, explain: bool = False) -> JobView:
+def _view(
+    unit: Unit, job: Job, payload: bytes, explain: bool = False, tracebacks: Mapping[str, Traceback] = NONE
+) -> JobView:
     letter = unit.letter(job.ref) if job.state is State.FAILED else None
     return JobView(
         job=job,
@@ -35,6 +41,7 @@ def _view(unit: Unit, job: Job, payload: bytes, explain: bool = False) -> JobVie
         gates=tuple(gates(unit, job)) if explain else (),
         dead_letter=None if letter is None else letter.disposition,
         replayed_as=None if letter is None else letter.new_id,
+        tracebacks=tuple((int(lease_seq), one) for lease_seq, one in tracebacks.items()),
     )
 
 

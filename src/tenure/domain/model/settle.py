@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from tenure.domain.calls import Outcome, Release, Renewal, Renewed, Settle, Settled, Succeed
+from tenure.domain.calls import Fail, Outcome, Release, Renewal, Renewed, Retry, Settle, Settled, Succeed
 from tenure.domain.errors import InvalidValue, JobCancelled, Refused
-from tenure.domain.job import Job, Result, Token, secret_hash
+from tenure.domain.job import Job, Result, Token, Traceback, secret_hash
 from tenure.domain.model import moves
 from tenure.domain.model.enqueue import enqueue_carried
+from tenure.domain.model.families import TRACEBACKS, member
 from tenure.domain.model.unit import Unit
 from tenure.domain.states import Command
 from tenure.domain.transitions import refusal
@@ -41,8 +42,18 @@ def settle(unit: Unit, settlements: Sequence[Settle]) -> list[Settled | Refused]
         if isinstance(settlement.outcome, Succeed) and settlement.outcome.jobs:
             _check_carried(settlement.token, settlement.outcome)
     unit.prefetch([(one.token.tenant, one.token.job_id) for one in settlements])
+    unit.fetch_members(TRACEBACKS, [one.token.ref for one in settlements if _may_be_too_many(one)])
     hashes = {secret: secret_hash(secret) for secret in {settlement.token.secret for settlement in settlements}}
     return [_settle_one(unit, one.token, hashes[one.token.secret], one.outcome) for one in settlements]
+
+
+def _traceback_of(outcome: Outcome) -> Traceback | None:
+    return outcome.traceback if isinstance(outcome, Retry | Fail) else None
+
+
+def _may_be_too_many(settlement: Settle) -> bool:
+    """Whether a job may then have more tracebacks than are kept: it has one a lease at most."""
+    return settlement.token.lease_seq > TRACEBACKS.most and _traceback_of(settlement.outcome) is not None
 
 
 def _check_carried(token: Token, outcome: Succeed) -> None:
@@ -83,6 +94,9 @@ def _end(unit: Unit, job: Job, outcome: Outcome) -> Job:
     after = moves.move(unit, _COMMANDS[outcome.tag], job, outcome)
     if isinstance(outcome, Succeed) and outcome.result is not None:
         unit.results[after.ref] = Result(outcome.result, outcome.codec, after.result_expires_at)
+    traceback = _traceback_of(outcome)
+    if traceback is not None:
+        unit.attach(TRACEBACKS, after.ref, member(after.lease_seq), traceback)
     return after
 
 

@@ -1,6 +1,7 @@
 """Freeze, dump, load, thaw: everything a store keeps, verbatim, into another."""
 
 from collections.abc import Sequence
+from types import GenericAlias
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ from msgspec.structs import replace
 from tenure.domain.calls import Document, DumpItem, DumpPage, Epoch
 from tenure.domain.errors import InvalidValue, NotFrozen, Refused, StoreNotEmpty
 from tenure.domain.job import Binding, BindingKey, DeadLetter, Edge, Job, Ref, Result, Slot
+from tenure.domain.model.families import FAMILIES
 from tenure.domain.model.tables import BucketKey, Chunk, Lane, Meta
 from tenure.domain.model.unit import Unit
 
@@ -20,6 +22,7 @@ KINDS: dict[str, Any] = {
     "edge": Edge,
     "dead_letter": DeadLetter,
     "result": tuple[Ref, Result],
+    **{family.name: GenericAlias(tuple, (Ref, str, family.shape)) for family in FAMILIES.values()},
     "slot": Slot,
     "cascade": tuple[int, Ref],
     "bucket": tuple[BucketKey, int],

@@ -13,6 +13,7 @@ from tenure.domain.calls import Document
 from tenure.domain.config import QUEUE, TENANT
 from tenure.domain.event import Event, Told
 from tenure.domain.job import Binding, BindingKey, DeadLetter, Edge, Job, Ref, Result, Slot
+from tenure.domain.model.families import Family
 from tenure.domain.model.tables import BucketKey, DocumentKey, Lane, Meta, Tables
 from tenure.domain.names import Ms
 from tenure.domain.states import State
@@ -40,7 +41,7 @@ def _makes_room(before: Job | None, after: Job) -> bool:
 
 
 def _copied(value: Any) -> Any:
-    return value.copy() if isinstance(value, list | set) else value
+    return value.copy() if isinstance(value, list | set | dict) else value
 
 
 class Unit:
@@ -58,6 +59,8 @@ class Unit:
         self.letters: dict[Ref, DeadLetter | None] = {}
         self.results: dict[Ref, Result | None] = {}
         self.slots: dict[Ref, Slot | None] = {}
+        self.attached: dict[tuple[str, Ref], dict[str, Any]] = {}
+        """(family, job) → member → value."""
         self.documents: dict[DocumentKey, Document | None] = {}
         self.buckets: dict[BucketKey, int] = {}
         self.positions: dict[Lane, str] = {}
@@ -73,6 +76,7 @@ class Unit:
         self._read_bindings: dict[BindingKey, Binding | None] = {}
         self._read_letters: dict[Ref, DeadLetter | None] = {}
         self._read_results: dict[Ref, Result | None] = {}
+        self._read_members: dict[tuple[str, Ref], list[str]] = {}
         self._read_from: dict[Ref, list[Edge]] = {}
         self._read_to: dict[Ref, list[Edge]] = {}
         self._read_depth: dict[Lane, int] = {}
@@ -101,6 +105,12 @@ class Unit:
         succeeded = [job.ref for job in jobs if job.state is State.SUCCEEDED]
         self._fetch(failed, self._read_letters, self.tables.dead_letters, lambda: None)
         self._fetch(succeeded, self._read_results, self.tables.results, lambda: None)
+
+    def fetch_members(self, family: Family, refs: Iterable[Ref]) -> None:
+        """Reads which rows of a family many jobs have, at once."""
+        jobs = [job for ref in refs if (job := self.job(ref)) is not None]
+        for ref, members in self.tables.members(family, jobs).items() if jobs else ():
+            self._read_members[family.name, ref] = members
 
     @staticmethod
     def _fetch(
@@ -242,6 +252,16 @@ class Unit:
         self._by_parent.setdefault((edge.tenant, edge.parent), set()).add(edge.child)
         self._by_child.setdefault((edge.tenant, edge.child), set()).add(edge.parent)
 
+    def attach(self, family: Family, ref: Ref, member: str, value: Any) -> None:
+        """Puts a row beside a job. Of those that were read beforehand (`fetch_members`) the first go if there are now
+        more than its family may have.
+        """
+        changed = self.attached.setdefault((family.name, ref), {})
+        changed[member] = value
+        kept = {name for name in self._read_members.get((family.name, ref), ()) if changed.get(name, name) is not None}
+        for first in sorted(kept | {member})[: -family.most]:
+            changed[first] = None
+
     def free(self, slot: Slot) -> None:
         """A cancelled job's place is empty."""
         self.slots[slot.tenant, slot.job_id] = None
@@ -292,6 +312,7 @@ class Unit:
                 self.letters,
                 self.results,
                 self.slots,
+                self.attached,
                 self.documents,
                 self.buckets,
                 self.positions,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tenure.domain.calls import Claim, Claimed, Cursor, Fail, Settle, Settled
+from tenure.domain.calls import Claim, Claimed, Cursor, Fail, Outcome, Retry, Settle, Settled, Succeed
 from tenure.domain.errors import KeyWaits, LeaseExpired, Refused, StoreError
 from tenure.domain.job import Failure, Job
 from tenure.domain.names import Ms
@@ -28,6 +28,8 @@ from tenure.engine.worker.hand import Hand, Hands
 from tenure.stores.base import carries_keys
 
 BATCH = 500
+BATCH_BYTES = 4 * 1024 * 1024
+"""Of results, carried jobs and tracebacks in one call."""
 AT_ONCE = 2
 """Calls on their way at once. One where processes outnumber cores: they keep the store busy between them, and what a
 second call of each locks is only in the others' way (four processes on two cores drained 44,973 jobs a second with two,
@@ -212,7 +214,7 @@ class Exchanger:
     async def _turn(self) -> None:
         """One call: the ends that collected, and a claim if there is room."""
         leave_if_forked(self._forks)
-        batch = [self._ended.popleft() for _ in range(min(len(self._ended), BATCH))]
+        batch = self._next_batch()
         cursor = self._cursors.pop()
         request = self._request(cursor)
         try:
@@ -231,6 +233,17 @@ class Exchanger:
             self._asked -= 0 if request is None else request.n
         if request is not None:
             self._got(request, claimed)
+
+    def _next_batch(self) -> list[Ended]:
+        """The first ends that wait: as many as one call may carry, and one at least."""
+        batch: list[Ended] = []
+        size = 0
+        while self._ended and len(batch) < BATCH:
+            size += size_of(self._ended[0].settle.outcome)
+            if size > BATCH_BYTES and batch:
+                break
+            batch.append(self._ended.popleft())
+        return batch
 
     def _request(self, cursor: Cursor) -> Claim | None:
         if not self._has_room():
@@ -378,3 +391,13 @@ class Exchanger:
         delay = self._poll if wake_after is None else min(self._poll, wake_after / 1_000)
         self._due_at = boottime() + delay
         self._poll = min(2 * self._poll, self._terms.poll[1])
+
+
+def size_of(outcome: Outcome) -> int:
+    """About how many bytes the end of a lease carries."""
+    if type(outcome) is Succeed:
+        carried = sum(len(job.payload) for job in outcome.jobs) if outcome.jobs else 0
+        return carried if outcome.result is None else carried + len(outcome.result)
+    if isinstance(outcome, Retry | Fail) and outcome.traceback is not None:
+        return len(outcome.traceback.text.encode())
+    return 0

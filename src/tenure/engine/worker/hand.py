@@ -92,7 +92,9 @@ class Hand:
         self.forced = False
         """Whether it was cancelled, and not only told."""
         self.error: BaseException | None = None
-        """What ended the attempt, for the log: kept until the store has its end, for its frames refer to the hand."""
+        """What ended the attempt, for its traceback and the log: kept until the store has its end, for its frames refer
+        to the hand.
+        """
         self.progress: Progress | None = None
         """What the handler said last and no renewal has carried yet."""
         self.progress_at = 0.0

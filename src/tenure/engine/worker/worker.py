@@ -49,6 +49,7 @@ from tenure.engine.worker.renewer import Leases, Renewer
 from tenure.engine.worker.runner import Runner
 from tenure.engine.worker.scheduler import Scheduler
 from tenure.engine.worker.sweeper import Sweeper
+from tenure.engine.worker.tracebacks import with_traceback
 from tenure.engine.worker.wheel import Wheel
 
 if TYPE_CHECKING:
@@ -323,6 +324,8 @@ class _Parts:
             with suppress(asyncio.CancelledError):  # told to end before it began: the runner sees that
                 await hooks.tell(self._told(Hook.JOB_STARTED, hand))
         outcome = await self._runner.run(hand)
+        if hand.error is not None:
+            outcome = with_traceback(outcome, hand.error)
         if hooks.any and hooks.heard(Hook.JOB_ENDED):
             with suppress(asyncio.CancelledError):
                 await hooks.tell(self._told(Hook.JOB_ENDED, hand, outcome=outcome))

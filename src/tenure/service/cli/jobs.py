@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from tenure.blobs import BlobNotFound
 from tenure.blobs.spill import Body, unspill
 from tenure.domain import names
-from tenure.domain.calls import JobView
+from tenure.domain.calls import JobView, Reading
 from tenure.domain.errors import InvalidValue, NotReady, StoreError
 from tenure.domain.states import State
 from tenure.engine.handle import Job, job_of
@@ -29,6 +29,7 @@ def declare(commands: "Commands") -> None:
     add_filter(parser, states=tuple(State))
     parser.add_argument("--limit", type=positive, default=LIMIT, help=f"how many, up to {MOST} (default: %(default)s)")
     parser.add_argument("--explain", action="store_true", help="say what holds each waiting job back")
+    parser.add_argument("--tracebacks", action="store_true", help="of one job: what its failed attempts raised")
     add_tenants(parser)
     add_store(parser)
 
@@ -40,8 +41,12 @@ def run(args: argparse.Namespace, out: Out) -> int:
         if where or args.all_tenants:
             raise InvalidValue("one job is meant by its ID and --tenant alone: leave out the filter, or the ID")
         names.job_id(args.id)
+    elif args.tracebacks:
+        raise InvalidValue("--tracebacks: they are shown of one job; give its ID")
     with opened(args, out) as target:
-        return one(target, out, args.id) if args.id is not None else many(target, out, args, where)
+        if args.id is not None:
+            return one(target, out, args.id, Reading(explain=True, tracebacks=args.tracebacks))
+        return many(target, out, args, where)
 
 
 def many(target: Target, out: Out, args: argparse.Namespace, where: Any, *, empty: str = "no jobs") -> int:
@@ -66,14 +71,14 @@ async def explained(target: Target, jobs: list[Job]) -> list[Job]:
     """The same jobs with what holds them back; those that are gone meanwhile are left out."""
     store, refs, found = await target.store(), [(job.tenant, job.id) for job in jobs], list[Job]()
     for start in range(0, len(refs), PAGE):
-        views = await store.get(refs[start : start + PAGE], explain=True)
+        views = await store.get(refs[start : start + PAGE], Reading(explain=True))
         found += [job_of(view, None) for view in views if isinstance(view, JobView)]
     return found
 
 
-def one(target: Target, out: Out, id: str) -> int:
+def one(target: Target, out: Out, id: str, reading: Reading) -> int:
     """The whole story of one job."""
-    view, payload, result = target.run(whole(target, id))
+    view, payload, result = target.run(whole(target, id, reading))
     job = job_of(view, payload)
     if out.json:
         out.document({**job_document(job, whole=True), "result": result})
@@ -82,9 +87,9 @@ def one(target: Target, out: Out, id: str) -> int:
     return 0
 
 
-async def whole(target: Target, id: str) -> tuple[JobView, Any, Any]:
+async def whole(target: Target, id: str, reading: Reading) -> tuple[JobView, Any, Any]:
     """The record, its payload and its result."""
-    view = await target.surface.view(id, explain=True)
+    view = await target.surface.view(id, reading)
     payload = await decoded(target, view, Body(view.payload, view.job.spec.codec))
     kept = view.result
     return view, payload, None if kept is None else await decoded(target, view, Body(kept.body, kept.codec))

@@ -57,10 +57,10 @@ def _row(job: Job, now: datetime) -> tuple[str, ...]:
 
 
 def job_document(job: Job, *, whole: bool = False) -> dict[str, Any]:
-    """A job for programs, in the words of the Python API; its payload and history only as part of the whole."""
+    """A job for programs, in the words of the Python API; payload, history and tracebacks only as part of the whole."""
     document = job.to_dict()
     if not whole:
-        del document["payload"], document["history"]
+        del document["payload"], document["history"], document["tracebacks"]
     return document
 
 
@@ -71,6 +71,13 @@ def story(out: Out, job: Job, result: str) -> None:
     if job.history:
         out.line()
         out.table(ATTEMPT_COLUMNS, [_attempt_row(one) for one in job.history])
+    attempts = {one.lease_seq: f"attempt {one.attempt}" for one in job.history}
+    for traceback in job.tracebacks:
+        out.line()
+        which = attempts.get(traceback.lease_seq, f"lease {traceback.lease_seq}")
+        out.line(f"{which} raised {traceback.class_path}:")
+        for text in traceback.text.splitlines() or [traceback.message]:
+            out.line(text)
 
 
 def _identity(job: Job) -> dict[str, str]:

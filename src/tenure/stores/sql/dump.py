@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from tenure.domain.model.families import FAMILIES
 from tenure.stores.sql import rows
 from tenure.stores.sql.rows import Row
 
@@ -29,6 +30,9 @@ _NUMBERED = ("cascade", "chunk")
 
 def dump(tables: "SqlTables", kind: str, after: str, limit: int) -> list[tuple[str, Any]]:
     """Values of one kind with their sort keys, by key, after `after`."""
+    if kind in FAMILIES:
+        found = tables.all("dump_attached", *_parts(after, 3), kind, limit)
+        return [("\0".join(row[:3]), (row[:2], row[2], rows.attached_of(kind, row[3]))) for row in found]
     start: list[Any] = [int(after or 0)] if kind in _NUMBERED else _parts(after, _KEYS[kind])
     return [_dumped(kind, row) for row in tables.all(f"dump_{kind}", *start, limit)]
 
@@ -73,6 +77,9 @@ def _value(kind: str, row: Row) -> Any:
 def restore(tables: "SqlTables", kind: str, value: Any) -> None:
     """Writes one dumped value; the same again changes nothing."""
     match kind:
+        case _ if kind in FAMILIES:
+            ref, member, row = value
+            tables.run("restore_attached", *ref, kind, member, rows.encode(row))
         case "job":
             tables.restore_job(value)
         case "body":

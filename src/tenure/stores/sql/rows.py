@@ -25,6 +25,7 @@ from tenure.domain.job import (
     Spec,
 )
 from tenure.domain.model import Chunk
+from tenure.domain.model.families import FAMILIES
 from tenure.domain.names import DAY, Ms
 from tenure.domain.states import Disposition, OnParentFailure, State, Unique
 
@@ -57,6 +58,7 @@ encode = msgspec.msgpack.Encoder().encode
 _json = msgspec.json.Encoder().encode
 spec_of = msgspec.msgpack.Decoder(Spec).decode
 _live = msgspec.msgpack.Decoder(Live).decode
+_attached = {family.name: msgspec.msgpack.Decoder(family.shape).decode for family in FAMILIES.values()}
 
 
 def json_text(value: Any) -> str:
@@ -155,6 +157,11 @@ def slot_of(row: Row) -> Slot:
 
 def slot_row(slot: Slot) -> Row:
     return (slot.tenant, slot.job_id, slot.lease_seq, slot.queue, slot.group, slot.deadline)
+
+
+def attached_of(family: str, body: bytes) -> Any:
+    """The value of a row beside a record."""
+    return _attached[family](body)
 
 
 def chunk_of(row: Row) -> Chunk:

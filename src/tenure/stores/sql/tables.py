@@ -15,6 +15,7 @@ from tenure.domain.config import QUEUE, TENANT, QueueRules, TenantConfig, merge
 from tenure.domain.job import Binding, BindingKey, DeadLetter, Edge, Job, Ref, Result, Slot, Spec
 from tenure.domain.model import Chunk, FinishedBatch, Meta, Unit
 from tenure.domain.model.documents import configs, parse
+from tenure.domain.model.families import Family
 from tenure.domain.model.tables import BucketKey, DocumentKey, Lane
 from tenure.domain.names import Ms
 from tenure.domain.states import State
@@ -222,6 +223,20 @@ class SqlTables(ABC):
     def slots(self, refs: Sequence[Ref]) -> dict[Ref, Slot]:
         return {(row[0], row[1]): rows.slot_of(row) for row in self.of("slots", refs)}
 
+    def attached(self, family: Family, jobs: Sequence[Job]) -> dict[Ref, dict[str, Any]]:
+        refs = {job.spec.seq: job.ref for job in jobs}
+        found: dict[Ref, dict[str, Any]] = {ref: {} for ref in refs.values()}
+        for seq, member, body in self.of("attached", [(seq, family.name) for seq in refs]):
+            found[refs[seq]][member] = rows.attached_of(family.name, body)
+        return found
+
+    def members(self, family: Family, jobs: Sequence[Job]) -> dict[Ref, list[str]]:
+        refs = {job.spec.seq: job.ref for job in jobs}
+        found: dict[Ref, list[str]] = {ref: [] for ref in refs.values()}
+        for seq, member in self.of("members", [(seq, family.name) for seq in refs]):
+            found[refs[seq]].append(member)
+        return found
+
     def document(self, key: DocumentKey) -> Document | None:
         if key[1] in (QUEUE, TENANT):
             return self._configuration().get(key)
@@ -404,3 +419,18 @@ class SqlTables(ABC):
 
     @abstractmethod
     def keep(self, unit: Unit) -> None: ...
+
+    def keep_attached(self, unit: Unit) -> None:
+        """Writes the rows that a unit put beside records, and takes away those that it took."""
+        changed = [
+            ((job.spec.seq, family, member), value)
+            for (family, ref), rows_of in unit.attached.items()
+            if (job := unit.job(ref)) is not None
+            for member, value in rows_of.items()
+        ]
+        put = [(*key, rows.encode(value)) for key, value in changed if value is not None]
+        gone = [key for key, value in changed if value is None]
+        if put:
+            self.many("put_attached", sorted(put))
+        if gone:
+            self.many("drop_attached", sorted(gone))

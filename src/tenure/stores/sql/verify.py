@@ -1,16 +1,20 @@
 """fsck: the records against everything that is derived from them or must agree with them."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import msgspec
 
 from tenure.domain.job import Job
+from tenure.domain.model.families import FAMILIES
 from tenure.domain.names import Ms
 from tenure.domain.states import State
 from tenure.stores.sql import rows
 from tenure.stores.sql.places import places
 from tenure.stores.sql.rows import Row
 from tenure.stores.sql.tables import SqlTables
+
+PAGE = 1_000
 
 Stored = dict[str, set[Row]]
 """Table → the places it holds."""
@@ -65,6 +69,23 @@ def found(stored: Stored, table: str, place: Row, _: Job) -> str | None:
     return f"is missing from {table}"
 
 
+def attached(tables: SqlTables) -> Iterator[str]:
+    """Rows beside records that can't be read, or of which a job has more than it may."""
+    counts: Counter[tuple[int, str]] = Counter()
+    last: Row = (-1, "", "")
+    while page := tables.all("verify_attached", *last, PAGE):
+        last = page[-1][:3]
+        for seq, family, member, body in page:
+            counts[seq, family] += 1
+            try:
+                rows.attached_of(family, body)
+            except (msgspec.DecodeError, KeyError, UnicodeError) as error:
+                yield f"row {member} of {family} beside job {seq} can't be read: {error!r}"
+    for (seq, family), count in counts.items():
+        if family in FAMILIES and count > FAMILIES[family].most:
+            yield f"job {seq} has {count} rows of {family}, more than {FAMILIES[family].most}"
+
+
 def _columns(job: Job) -> Row:
     """The columns beside a record that repeat what it says: of `job`, `running` and `finished`."""
     spec = job.spec
@@ -113,6 +134,9 @@ QUESTIONS = {
         SELECT s.tenant, s.job_id FROM tenure.slot AS s
         JOIN tenure.record AS j ON j.tenant = s.tenant AND j.id = s.job_id
         WHERE j.state <> 'cancelled'""",
+    "row beside no job": """
+        SELECT a.seq, a.family, a.member FROM tenure.attached AS a LEFT JOIN tenure.job AS j ON j.seq = a.seq
+        WHERE j.seq IS NULL""",
     "result without a success": """
         SELECT r.seq, j.state FROM tenure.result AS r LEFT JOIN tenure.record AS j ON j.seq = r.seq
         WHERE j.state IS NULL OR j.state <> 'succeeded'""",

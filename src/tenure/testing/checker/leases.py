@@ -6,6 +6,7 @@ from tenure.testing.checker.violation import Violation
 
 MOST_RELEASES = {"snooze": 100, "unknown_type": 10}
 LONGEST_DELAY = 86_400_000
+MOST_TRACEBACKS = 20
 
 
 def judge(ledger: Ledger, token: Body, tag: str | None = None) -> Body | None:
@@ -77,8 +78,14 @@ def settle_one(ledger: Ledger, token: Body, outcome: Body, reply: Body | None) -
     if tag == "succeed":
         return _succeed(ledger, row, outcome, reply)
     {"retry": _retry, "fail": _fail, "release": _release}[tag](ledger, row, outcome)
+    _keep_traceback(row, outcome.get("traceback"))
     row.settled = (tag, row.state)
     return {"type": "Settled", "state": row.state}
+
+
+def _keep_traceback(row: Row, traceback: Body | None) -> None:
+    if traceback is not None:
+        row.tracebacks = (*row.tracebacks, (row.lease_seq, traceback))[-MOST_TRACEBACKS:]
 
 
 def _succeed(ledger: Ledger, row: Row, outcome: Body, reply: Body | None) -> Body:

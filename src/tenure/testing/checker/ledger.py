@@ -80,6 +80,8 @@ class Row:
     last_error: Body | None = None
     releases: dict[str, int] = field(default_factory=dict)
     history: tuple[Body, ...] = ()
+    tracebacks: tuple[tuple[int, Body], ...] = ()
+    """(lease_seq, traceback) of the last that were told."""
 
     @property
     def ref(self) -> Ref:

@@ -20,6 +20,7 @@ def get(ledger: Ledger, asked: Body, replies: list[Body]) -> None:
         if row is None:
             raise Violation("H14", f"{name} isn't in the store, get shows a job")
         check_view(ledger, row, reply)
+        _check_tracebacks(row, reply, asked.get("tracebacks", False))
         if asked["explain"]:
             _check_gates(ledger, row, reply["gates"])
 
@@ -84,6 +85,15 @@ def _check_letter(ledger: Ledger, row: Row, view: Body) -> None:
         raise Violation("H2", f"{row.tenant}/{row.id}: dead letter {told}, must be {due}")
 
 
+def _check_tracebacks(row: Row, view: Body, asked: bool) -> None:
+    """The last that were told, by lease, to those who ask for them. Histories of before there were any are read too."""
+    told = [(lease_seq, traceback) for lease_seq, traceback in view.get("tracebacks", ())]
+    due = list(row.tracebacks) if asked else []
+    if told != due:
+        leases = [[lease_seq for lease_seq, _ in some] for some in (due, told)]
+        raise Violation("H2", f"{row.tenant}/{row.id}: tracebacks of leases {leases[0]}, shown those of {leases[1]}")
+
+
 def _check_gates(ledger: Ledger, row: Row, told: list[str]) -> None:
     name = f"{row.tenant}/{row.id}"
     if row.state == "blocked":
@@ -113,6 +123,7 @@ def query(ledger: Ledger, asked: Body, body: Body) -> None:
             raise Violation("H10", f"query lists {row.tenant}/{row.id} after an older job")
         previous = row.enqueued_at
         check_view(ledger, row, view)
+        _check_tracebacks(row, view, asked=False)
     if asked["after"] is None and body["cursor"] is None:
         due = {row.ref for row in ledger.jobs.values() if _wanted(ledger, row, where)}
         missing = due - {(view["tenant"], view["id"]) for view in body["replies"]}

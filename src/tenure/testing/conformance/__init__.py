@@ -50,6 +50,7 @@ from tenure.testing.conformance import (  # noqa: E402 after the rewrite is regi
     retention,
     settle,
     tenancy,
+    tracebacks,
     wait,
 )
 from tenure.testing.conformance.kit import world  # noqa: E402
@@ -88,6 +89,7 @@ TestResults = topic(results)
 TestRetention = topic(retention)
 TestSettle = topic(settle)
 TestTenancy = topic(tenancy)
+TestTracebacks = topic(tracebacks)
 TestWait = topic(wait)
 
 __all__ = [
@@ -118,6 +120,7 @@ __all__ = [
     "TestRetention",
     "TestSettle",
     "TestTenancy",
+    "TestTracebacks",
     "TestWait",
     "world",
 ]

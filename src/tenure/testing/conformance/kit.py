@@ -31,6 +31,7 @@ from tenure.domain.calls import (
     JobView,
     Outcome,
     Purged,
+    Reading,
     Release,
     Renewal,
     Renewed,
@@ -49,7 +50,7 @@ from tenure.domain.calls import (
 from tenure.domain.config import QUEUE, TENANT, QueueConfig, TenantConfig
 from tenure.domain.errors import Refused
 from tenure.domain.event import Event
-from tenure.domain.job import Failure, Job, NewJob, Progress, Token
+from tenure.domain.job import Failure, Job, NewJob, Progress, Token, Traceback
 from tenure.domain.names import EVERYONE, MINUTE, SECOND, Ms
 from tenure.domain.states import Gate, State, Status
 from tenure.domain.store import Store
@@ -61,6 +62,7 @@ T = TypeVar("T")
 ACME, BOLT = "acme", "bolt"
 MAIL, VIDEO = "mail", "video"
 BOOM = Failure("ValueError", "boom")
+TRACE = Traceback("ValueError", "boom", "Traceback (most recent call last):\nValueError: boom\n")
 LEASE: Ms = MINUTE
 GRACE: Ms = 5 * SECOND
 DEADLINE: Ms = LEASE + GRACE
@@ -297,8 +299,8 @@ class World:
 
     # Reading
 
-    def look(self, id: str, tenant: str = ACME, *, explain: bool = False) -> JobView | Refused:
-        return only(self.run(self.store.get([(tenant, id)], explain=explain)))
+    def look(self, id: str, tenant: str = ACME, reading: Reading = Reading()) -> JobView | Refused:  # noqa: B008 frozen
+        return only(self.run(self.store.get([(tenant, id)], reading)))
 
     def get(self, id: str, tenant: str = ACME) -> JobView:
         return ok(self.look(id, tenant))
@@ -318,7 +320,11 @@ class World:
         return self.get(id, tenant).status
 
     def gates(self, id: str, tenant: str = ACME) -> tuple[Gate, ...]:
-        return ok(self.look(id, tenant, explain=True)).gates
+        return ok(self.look(id, tenant, Reading(explain=True))).gates
+
+    def tracebacks(self, id: str, tenant: str = ACME) -> dict[int, Traceback]:
+        """Those that are kept of a job, by lease, in the order given."""
+        return dict(ok(self.look(id, tenant, Reading(tracebacks=True))).tracebacks)
 
     def query(self, *, limit: int = 100, **where: Any) -> list[str]:
         """The ids that a filter finds, all pages of them."""

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from tenure.domain.calls import Document, JobFilter
+from tenure.domain.calls import Document, JobFilter, Reading
 from tenure.domain.config import QUEUE, TENANT
 from tenure.domain.names import DAY, EVERYONE, HOUR, MINUTE, SECOND, Ms
 from tenure.domain.states import State
@@ -104,7 +104,7 @@ async def list_documents(world: World, dice: Dice) -> None:
 @rule()
 async def get(world: World, dice: Dice) -> None:
     refs = [world.any_ref(dice, *State) for _ in range(dice.between(1, 5))]
-    await world.call("get", refs, explain=dice.chance(60))
+    await world.call("get", refs, Reading(explain=dice.chance(60), tracebacks=dice.chance(40)))
 
 
 @rule()
@@ -224,7 +224,7 @@ async def _go(world: World, dice: Dice, to: Ms) -> None:
     world.pair.clock.now = to
     refs = dice.some(list(world.jobs), 6)
     if refs:
-        world.tally.answer(world.rule, "get", await world.pair.call("get", refs, explain=True))
+        world.tally.answer(world.rule, "get", await world.pair.call("get", refs, Reading(explain=True)))
 
 
 # Other processes

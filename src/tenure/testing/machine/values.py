@@ -19,7 +19,7 @@ from tenure.domain.calls import (
     Succeed,
 )
 from tenure.domain.config import QUEUE, TENANT, QueueConfig, TenantConfig
-from tenure.domain.job import Failure, NewJob, Parent, Progress, Token
+from tenure.domain.job import Failure, NewJob, Parent, Progress, Token, Traceback
 from tenure.domain.names import DAY, EVERYONE, HOUR, MINUTE, SECOND, Ms
 from tenure.domain.rate import Rate
 from tenure.domain.retry import RetryPolicy
@@ -284,9 +284,10 @@ def outcome(world: World, dice: Dice, tenant: str) -> Outcome:
         case "succeed":
             return succeed(world, dice, tenant)
         case "retry":
-            return Retry(_failure(dice), dice.pick((0, 0, 1, TTL, MINUTE, 2 * DAY)), dice.pick(("error", "timeout")))
+            delay = dice.pick((0, 0, 1, TTL, MINUTE, 2 * DAY))
+            return Retry(_failure(dice), delay, dice.pick(("error", "timeout")), _traceback(dice))
         case "fail":
-            return Fail(_failure(dice), dice.pick(("permanent", "undecodable")))
+            return Fail(_failure(dice), dice.pick(("permanent", "undecodable")), _traceback(dice))
     if dice.chance(50):
         return Release(reason=dice.pick(("shutdown", "snooze")))
     reason = dice.pick(("snooze", "unknown_type", "later"))
@@ -305,6 +306,13 @@ def succeed(world: World, dice: Dice, tenant: str) -> Succeed:
 
 def _failure(dice: Dice) -> Failure:
     return Failure(dice.pick(("ValueError", "Timeout")), dice.pick(("", "it broke")))
+
+
+def _traceback(dice: Dice) -> Traceback | None:
+    if dice.chance(40):
+        return None
+    path = dice.pick(("ValueError", "shop.errors.Declined"))
+    return Traceback(path, dice.pick(("", "it broke")), dice.pick(("", 'File "shop.py", line 1\n', "é" * 3_000)))
 
 
 def renewal(world: World, dice: Dice, tokens: Tokens) -> Renewal:

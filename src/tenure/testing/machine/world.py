@@ -20,6 +20,7 @@ from tenure.domain.calls import (
     Exchanged,
     JobView,
     Outcome,
+    Reading,
     Replay,
     Settle,
     Settled,
@@ -180,7 +181,7 @@ class World:
         for explain, some in ((True, refs[:EXPLAINED]), (False, refs[EXPLAINED:])):
             for start in range(0, len(some), MAX_BATCH):
                 part = some[start : start + MAX_BATCH]
-                self._learn(part, await self.pair.call("get", part, explain=explain))
+                self._learn(part, await self.pair.call("get", part, Reading(explain=explain, tracebacks=explain)))
 
     def _learn(self, refs: list[Ref], views: list[JobView | Refused]) -> None:
         for ref, view in zip(refs, views, strict=True):

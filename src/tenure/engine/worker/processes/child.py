@@ -14,7 +14,6 @@ import signal
 import socket
 import sys
 import threading
-import traceback
 from contextlib import AbstractAsyncContextManager
 from types import NoneType
 from typing import Any
@@ -42,9 +41,10 @@ from tenure.engine.worker.processes.wire import (
     encode,
     to_child,
 )
+from tenure.engine.worker.tracebacks import traceback_of
 
 MOST_TEXT = 4_000
-"""Characters of an error's message, and of its trace, that are told."""
+"""Characters of an error's message that are told."""
 
 
 class Line:
@@ -206,7 +206,7 @@ def returned(definition: Definition[Any, Any], app: Tenure, context: Context, va
         body = definition.signature.encode_result(value, app.codecs.get(name))
     except Exception as error:  # a codec of one's own may raise anything
         message = f"the result of {definition.name} can't be kept: {sendable(of_result(error)[:MOST_TEXT])}"
-        return Raised("fail", InvalidResult.__name__, message, InvalidResult.reason, trace=trace_of(error))
+        return Raised("fail", InvalidResult.__name__, message, InvalidResult.reason, traceback=traceback_of(error))
     return Returned(body, name, context.carried)
 
 
@@ -216,23 +216,19 @@ def raised(error: BaseException, *, told: bool) -> Raised:
     try:
         match error:
             case Fail():
-                return Raised("fail", family, message, error.reason, trace=trace_of(error))
+                return Raised("fail", family, message, error.reason, traceback=traceback_of(error))
             case Retry():
-                return Raised("retry", family, message, after_seconds=_seconds(error.after), trace=trace_of(error))
+                after = _seconds(error.after)
+                return Raised("retry", family, message, after_seconds=after, traceback=traceback_of(error))
             case Snooze():
                 return Raised("snooze", family, message, after_seconds=_seconds(error.after))
             case Stopped():
-                return Raised("stopped", family, message)
+                return Raised("stopped", family, message, traceback=traceback_of(error))
             case asyncio.CancelledError() if told:
-                return Raised("stopped", family, message)
+                return Raised("stopped", family, message, traceback=traceback_of(error))
     except InvalidValue as wrong:
         return Raised("error", "InvalidError", f"{family} can't be kept: {wrong}")
-    return Raised("error", family, message, trace=trace_of(error))
-
-
-def trace_of(error: BaseException) -> str:
-    """Where it was raised, for the worker's log."""
-    return sendable("".join(traceback.format_exception(error))[-MOST_TEXT:])
+    return Raised("error", family, message, traceback=traceback_of(error))
 
 
 def _seconds(after: Seconds | None) -> float | None:

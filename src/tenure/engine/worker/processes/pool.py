@@ -33,6 +33,7 @@ from tenure.engine.worker.processes.wire import (
     encode,
     from_child,
 )
+from tenure.engine.worker.tracebacks import Elsewhere
 
 if TYPE_CHECKING:
     from tenure.engine.app import Tenure
@@ -46,10 +47,6 @@ class HandlerError(Exception):
     def __init__(self, family: str, message: str) -> None:
         super().__init__(message)
         self.family = family
-
-
-class Elsewhere(Exception):
-    """Stands as the cause of what a handler raised in its process: the traceback there, as text."""
 
 
 class ProcessDied(Exception):
@@ -257,8 +254,8 @@ def _as_raised(raised: Raised) -> BaseException:
     error = _of_kind(raised)
     if isinstance(error, Signal):
         error.family = raised.family
-    if raised.trace:
-        error.__cause__ = Elsewhere(raised.trace)
+    if raised.traceback is not None:
+        error.__cause__ = Elsewhere(raised.traceback)
     return error
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from tenure.domain.calls import ClaimedJob
-from tenure.domain.job import NewJob
+from tenure.domain.job import NewJob, Traceback
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ class Raised(msgspec.Struct, frozen=True, tag="raised"):
     message: str
     reason: str = ""
     after_seconds: float | None = None
-    trace: str = ""
+    traceback: Traceback | None = None
 
 
 ToChild = Run | Stop

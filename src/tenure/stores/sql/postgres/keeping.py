@@ -53,6 +53,7 @@ def keep(tables: "PostgresTables", unit: Unit) -> tuple[Meta, bool]:
     _keep_map(tables, "dead_letter", unit.letters, lambda _, letter: rows.letter_row(letter))
     seqs = {ref: job.spec.seq for ref in unit.results if (job := unit.job(ref)) is not None}
     _keep_map(tables, "result", unit.results, lambda ref, one: (one.expires_at, seqs[ref], one.body, one.codec))
+    tables.keep_attached(unit)
     _keep_map(tables, "slot", unit.slots, lambda _, slot: rows.slot_row(slot))
     _keep_cascades(tables, unit)
     tables.many("put_bucket", sorted((*key, tat) for key, tat in unit.buckets.items()))

@@ -23,7 +23,7 @@ from tenure.domain.errors import SchemaTooNew
 from tenure.stores.sql.postgres.connection import Server, set_locally
 from tenure.stores.sql.postgres.place import Held
 
-SCHEMA = 2
+SCHEMA = 3
 IMPATIENT = b"SELECT set_config('lock_timeout', '1s', true)"
 """Whoever wants a table for themselves makes others wait behind them: better to give up, and to try again."""
 

@@ -18,7 +18,7 @@ from tenure.stores.sql.postgres.place import Overtaken, Unreadable
 from tenure.stores.sql.postgres.tables import PostgresTables
 
 PLACES = ("ready", "scheduled", "blocked", "running", "finished")
-EVERYTHING = ("job", "label", "in_order", "expiring", *PLACES)
+EVERYTHING = ("attached", "job", "label", "in_order", "expiring", *PLACES)
 
 _SEQ = re.compile(r"=\((?:.*, )?(\d+)\)", re.DOTALL)
 """The last column of a key, in what the server says of one that exists already."""

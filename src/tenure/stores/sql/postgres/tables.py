@@ -527,9 +527,9 @@ class PostgresTables(SqlTables):
     def restore_job(self, job: Job) -> None:
         """A pending job goes to `scheduled` whatever its time: the first claim moves what is due."""
         seq, version = job.spec.seq, job.version
-        for table in ("job", "label", "running", "finished", "in_order", "expiring", *PLACES):
+        for table in ("label", "running", "finished", "in_order", "expiring", *PLACES):
             self.stream(f"DELETE FROM tenure.{table} WHERE seq = ? RETURNING 1", (seq,))
-        self.many("add_job", [(*rows.job_row(job), b"")])  # the payload comes with an item of its own
+        self.run("restore_job", *rows.job_row(job))
         self.many("add_label", rows.label_rows(job.spec))
         if job.state is State.RUNNING:
             put_running(self, [(*rows.running_row(job), version)])

@@ -5,7 +5,7 @@ from tenure.stores.sql.postgres.keeping import PLACES, WAITING
 from tenure.stores.sql.postgres.place import Unreadable
 from tenure.stores.sql.postgres.tables import PostgresTables
 from tenure.stores.sql.rows import Row
-from tenure.stores.sql.verify import QUESTIONS, Stored, questions, records
+from tenure.stores.sql.verify import QUESTIONS, Stored, attached, questions, records
 
 _WAITING = "queue, tenant, grp, prio_neg, run_at, seq, expires_at, version"
 COLUMNS = {
@@ -23,7 +23,12 @@ def verify(tables: PostgresTables) -> list[str]:
     stored: Stored = {
         table: set(tables.stream(f"SELECT {columns} FROM tenure.{table}", ())) for table, columns in COLUMNS.items()
     }
-    return [*records(tables, stored, 0, _take), *_versions(tables), *questions(tables, {**QUESTIONS, **_QUESTIONS})]
+    return [
+        *records(tables, stored, 0, _take),
+        *_versions(tables),
+        *attached(tables),
+        *questions(tables, {**QUESTIONS, **_QUESTIONS}),
+    ]
 
 
 def _take(stored: Stored, table: str, place: Row, job: Job) -> str | None:

@@ -19,7 +19,7 @@ from tenure.domain.errors import (
 )
 from tenure.stores.sql.sqlite.forks import Connection, check_inherited, locked
 
-SCHEMA = 2
+SCHEMA = 3
 APPLICATION_ID = 0x54_4E_55_52
 """`TNUR`, in the file's header: how a Tenure store is told from any other SQLite file."""
 OLDEST_SQLITE = (3, 38, 0)
@@ -177,7 +177,14 @@ class StoreFile:
 def _migration(number: int) -> list[str]:
     text = (resources.files(__package__ or "") / "migrations" / f"{number:04d}.sql").read_text(encoding="utf-8")
     lines = (line.split("--", 1)[0] for line in text.splitlines())
-    return [statement.strip() for statement in "\n".join(lines).split(";") if statement.strip()]
+    statements: list[str] = []
+    begun = ""
+    for part in "\n".join(lines).split(";")[:-1]:
+        begun += f"{part};"
+        if sqlite3.complete_statement(begun):  # a trigger's own statements end so, too
+            statements.append(begun.strip())
+            begun = ""
+    return statements
 
 
 def quoted(path: Path) -> str:

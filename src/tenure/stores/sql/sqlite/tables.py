@@ -139,9 +139,9 @@ class SqliteTables(SqlTables):
     def restore_job(self, job: Job) -> None:
         """A pending job goes to `scheduled` whatever its time: the first claim moves what is due."""
         seq = job.spec.seq
-        for table in ("job", "label", "running", "finished", *KEYS):
+        for table in ("label", "running", "finished", *KEYS):
             self.connection.execute(f"DELETE FROM {table} WHERE seq = ?", (seq,))
-        self.run("add_job", *rows.job_row(job))
+        self.run("restore_job", *rows.job_row(job))
         self.run("restore_body", seq)
         self.many("add_label", rows.label_rows(job.spec))
         if job.state is State.RUNNING:
@@ -162,6 +162,7 @@ class SqliteTables(SqlTables):
         self._keep_map("dead_letter", unit.letters, lambda _, letter: rows.letter_row(letter))
         seqs = {ref: job.spec.seq for ref in unit.results if (job := unit.job(ref)) is not None}
         self._keep_map("result", unit.results, lambda ref, one: (one.expires_at, seqs[ref], one.body, one.codec))
+        self.keep_attached(unit)
         self._keep_map("slot", unit.slots, lambda _, slot: rows.slot_row(slot))
         self._keep_map("cascade", unit.cascades, lambda position, ref: (position, *ref))
         self._keep_map("document", unit.documents, lambda _, document: rows.document_row(document))

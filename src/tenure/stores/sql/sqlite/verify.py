@@ -2,7 +2,7 @@
 
 from tenure.stores.sql.places import KEYS
 from tenure.stores.sql.sqlite.tables import SqliteTables
-from tenure.stores.sql.verify import QUESTIONS, found, questions, records
+from tenure.stores.sql.verify import QUESTIONS, attached, found, questions, records
 
 
 def verify(tables: SqliteTables) -> list[str]:
@@ -14,6 +14,7 @@ def verify(tables: SqliteTables) -> list[str]:
         stored = {table: set(connection.execute(f"SELECT * FROM {table}")) for table in KEYS}
         (border,) = connection.execute("SELECT max(promoted, mark) FROM meta").fetchone()
         problems += records(tables, stored, border, found)
+        problems += attached(tables)
         problems += questions(tables, {**QUESTIONS, **_QUESTIONS})
         return problems
     finally:

@@ -35,6 +35,18 @@ SELECT s.tenant, s.job_id, s.lease_seq, s.queue, s.grp, s.deadline
 FROM @keys(tenant text, job_id text)
     @find(tenure.slot AS s: s.tenant = want.tenant AND s.job_id = want.job_id)
 
+-- name: attached
+SELECT a.seq, a.member, a.body
+FROM @keys(seq bigint, family text)
+    @find(tenure.attached AS a: a.seq = want.seq AND a.family = want.family)
+ORDER BY a.seq, a.member
+
+-- name: members
+SELECT a.seq, a.member
+FROM @keys(seq bigint, family text)
+    @find(tenure.attached AS a: a.seq = want.seq AND a.family = want.family)
+ORDER BY a.seq, a.member
+
 -- name: document
 SELECT tenant, kind, name, body, version, expires_at FROM tenure.document WHERE tenant = $1 AND kind = $2 AND name = $3
 

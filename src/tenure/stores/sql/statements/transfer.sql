@@ -25,6 +25,21 @@ INSERT INTO tenure.result (expires_at, seq, body, codec)
 SELECT $5, seq, $3, $4 FROM tenure.job WHERE tenant = $1 AND id = $2
 ON CONFLICT (expires_at, seq) DO UPDATE SET body = excluded.body, codec = excluded.codec
 
+-- name: dump_attached
+SELECT j.tenant, j.id, a.member, a.body FROM tenure.job AS j CROSS JOIN tenure.attached AS a
+WHERE a.seq = j.seq AND a.family = $4 AND (j.tenant, j.id) >= ($1, $2) AND (j.tenant, j.id, a.member) > ($1, $2, $3)
+ORDER BY j.tenant, j.id, a.member LIMIT $5
+
+-- name: restore_attached
+INSERT INTO tenure.attached (seq, family, member, body)
+SELECT seq, $3, $4, $5 FROM tenure.job WHERE tenant = $1 AND id = $2
+ON CONFLICT (seq, family, member) DO UPDATE SET body = excluded.body
+
+-- name: verify_attached
+-- All of them, by their key, after a given one.
+SELECT seq, family, member, body FROM tenure.attached
+WHERE (seq, family, member) > ($1, $2, $3) ORDER BY seq, family, member LIMIT $4
+
 -- name: dump_slot
 SELECT tenant, job_id, lease_seq, queue, grp, deadline FROM tenure.slot
 WHERE (tenant, job_id) > ($1, $2) ORDER BY tenant, job_id LIMIT $3

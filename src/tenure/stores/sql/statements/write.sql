@@ -57,6 +57,13 @@ ON CONFLICT (tenant, job_id) DO UPDATE SET lease_seq = excluded.lease_seq, queue
 -- name: drop_slot
 DELETE FROM tenure.slot WHERE (tenant, job_id) @each(tenant text, job_id text)
 
+-- name: put_attached
+INSERT INTO tenure.attached (seq, family, member, body) @rows(seq bigint, family text, member text, body bytea)
+ON CONFLICT (seq, family, member) DO UPDATE SET body = excluded.body
+
+-- name: drop_attached
+DELETE FROM tenure.attached WHERE (seq, family, member) @each(seq bigint, family text, member text)
+
 -- name: put_cascade
 INSERT INTO tenure.cascade (position, tenant, id) @rows(position bigint, tenant text, id text)
 ON CONFLICT (position) DO UPDATE SET tenant = excluded.tenant, id = excluded.id

@@ -40,7 +40,7 @@ BEGIN
         EXECUTE format('DROP POLICY IF EXISTS tenant ON %s.%I', home, found.name);
         EXECUTE format('CREATE POLICY fleet ON %s.%I TO tenure_fleet USING (true)', home, found.name);
         rows := CASE WHEN found.named THEN mine
-                     WHEN found.name IN ('finished', 'result') THEN format(by_seq, found.name) END;
+                     WHEN found.name IN ('finished', 'result', 'attached') THEN format(by_seq, found.name) END;
         IF rows IS NOT NULL THEN
             EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %s.%I TO tenure_tenant', home, found.name);
             EXECUTE format('CREATE POLICY tenant ON %s.%I TO tenure_tenant USING (%s)', home, found.name, rows);

@@ -192,5 +192,13 @@ SELECT setval('tenure.arrival', greatest($1, (SELECT last_value FROM tenure.arri
 -- name: set_cascading
 SELECT setval('tenure.cascading', greatest($1, (SELECT last_value FROM tenure.cascading)))
 
+-- name: restore_job
+-- In place if it is there: what lies beside a job goes with its row. The payload comes with an item of its own.
+INSERT INTO tenure.job (seq, tenant, id, queue, job_type, enqueued_at, spec, state, priority, run_at, live, payload)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, '')
+ON CONFLICT (seq) DO UPDATE SET tenant = excluded.tenant, id = excluded.id, queue = excluded.queue,
+    job_type = excluded.job_type, enqueued_at = excluded.enqueued_at, spec = excluded.spec, state = excluded.state,
+    priority = excluded.priority, run_at = excluded.run_at, live = excluded.live
+
 -- name: dump_body
 SELECT tenant, id, payload FROM tenure.job WHERE (tenant, id) > ($1, $2) ORDER BY tenant, id LIMIT $3

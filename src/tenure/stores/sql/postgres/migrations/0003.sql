@@ -1,0 +1,33 @@
+-- needs: 1
+-- Schema 3: rows that jobs have beside their records, of any family (`domain/model/families.py`): tracebacks.
+--
+-- They go with their job, whoever deletes it: programs of schemas 1 and 2 go on, and purge what they don't know of, hence
+-- the foreign key. They keep no tracebacks, and a dump of theirs has none: while there are any, don't dump with them.
+CREATE TABLE tenure.attached (
+    seq    bigint NOT NULL REFERENCES tenure.job ON DELETE CASCADE,
+    family text COLLATE "C" NOT NULL,
+    member text COLLATE "C" NOT NULL,
+    body   bytea NOT NULL,  -- MessagePack
+    PRIMARY KEY (seq, family, member)
+);
+
+DO $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM pg_settings WHERE name = 'default_toast_compression' AND 'lz4' = ANY (enumvals)) THEN
+        ALTER TABLE tenure.attached ALTER COLUMN body SET COMPRESSION lz4;
+    END IF;
+END $$;
+
+-- Roles that may use jobs may use what lies beside them.
+DO $$
+DECLARE
+    granted record;
+BEGIN
+    FOR granted IN
+        SELECT CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS role, a.privilege_type AS may
+        FROM pg_class AS c CROSS JOIN LATERAL aclexplode(c.relacl) AS a
+        WHERE c.oid = 'tenure.job'::regclass AND a.grantee <> c.relowner
+    LOOP
+        EXECUTE format('GRANT %s ON tenure.attached TO %s', granted.may, granted.role);
+    END LOOP;
+END $$;
