@@ -16,6 +16,7 @@ from tenure.service.cli.place import sqlite_check
 from tenure.service.cli.workers import cards_of
 from tenure.stores.clock import system_clock
 from tenure.stores.sql.sqlite import SqliteStore
+from tenure.stores.sql.sqlite.file import SCHEMA
 from tests.cli.kit import Cli, Shop
 
 NOBODY = 65534
@@ -52,7 +53,7 @@ def test_a_healthy_store(cli: Cli, shop: Shop) -> None:
     assert list(found) == [
         *("url", "sqlite", "folder", "filesystem", "file", "beside", "room", "log", "lock", "schema", "store", "clock")
     ]
-    assert found["schema"]["found"] == "schema 2"
+    assert found["schema"]["found"] == f"schema {SCHEMA}"
     assert found["beside"]["found"] == "jobs.db-lock"
     assert "the lock file stays" in found["lock"]["found"]
     lines = cli.done("doctor").lines
@@ -132,7 +133,7 @@ def test_an_empty_file_and_an_empty_database(cli: Cli, shop: Shop) -> None:
     connection.execute("PRAGMA user_version = 0")
     connection.execute("VACUUM")
     connection.close()
-    problem(cli, "schema", "schema 0, this Tenure's is 2", "tenure migrate")
+    problem(cli, "schema", f"schema 0, this Tenure's is {SCHEMA}", "tenure migrate")
     cli.done("migrate")
     checks(cli)
 
@@ -142,7 +143,7 @@ def test_a_schema_from_the_future_and_another_programs_file(cli: Cli, shop: Shop
     connection = sqlite3.connect(shop.path)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    problem(cli, "schema", "has schema 99, this Tenure knows up to 2", "")
+    problem(cli, "schema", f"has schema 99, this Tenure knows up to {SCHEMA}", "")
     shop.path.unlink()
     connection = sqlite3.connect(shop.path)
     connection.execute("CREATE TABLE photos (id INTEGER)")

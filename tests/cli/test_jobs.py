@@ -9,7 +9,7 @@ import pytest
 
 from tenure import Tenure
 from tenure.domain.calls import Retry
-from tenure.domain.job import Failure
+from tenure.domain.job import Failure, Traceback
 from tests.cli.kit import UNKNOWN, Cli, Shop
 
 SECRET = "s3cr3t-payload"
@@ -202,3 +202,34 @@ def test_an_unknown_job_is_1(cli: Cli, shop: Shop) -> None:
     for argv in ([UNKNOWN], [id, "--tenant", "acme"]):
         ran = cli("jobs", *argv)
         assert (ran.code, ran.out, ran.err) == (1, "", "tenure: no such job in this tenant\n")
+
+
+def test_tracebacks_of_one_job_are_shown_when_asked_for(cli: Cli, shop: Shop) -> None:
+    (id,) = shop.enqueue()
+    text = 'Traceback (most recent call last):\n  File "shop.py", line 7, in send\nDeclined: no \x1b[31mstamp\n'
+    first, second = Traceback("shop.errors.Declined", "no stamp", text), Traceback("OSError", "gone")
+    for traceback in (first, second):
+        shop.settle(shop.claim(), Retry(Failure("Declined", "no stamp"), traceback=traceback))
+    assert "Traceback" not in cli.done("jobs", id).out
+    ran = cli.done("jobs", id, "--tracebacks")
+    assert ran.lines[-8:] == [
+        "",
+        "attempt 1 raised shop.errors.Declined:",
+        "Traceback (most recent call last):",
+        '  File "shop.py", line 7, in send',
+        "Declined: no  [31mstamp",
+        "",
+        "attempt 2 raised OSError:",
+        "gone",
+    ]
+    kept = {"lease_seq": 1, "class_path": "shop.errors.Declined", "message": "no stamp", "text": text}
+    whole = cli.json("jobs", id, "--tracebacks")
+    assert [one["lease_seq"] for one in whole["tracebacks"]] == [1, 2]
+    assert whole["tracebacks"][0] == kept
+    assert cli.json("jobs", id)["tracebacks"] == []
+
+
+def test_tracebacks_of_a_list_are_refused(cli: Cli, shop: Shop) -> None:
+    shop.enqueue()
+    ran = cli("jobs", "--tracebacks")
+    assert (ran.code, ran.err) == (2, "tenure: --tracebacks: they are shown of one job; give its ID\n")

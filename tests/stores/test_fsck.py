@@ -10,7 +10,7 @@ import pytest
 
 from tenure.domain.calls import Cancel, Claim, Claimed, Document, Fail, Settle, Succeed
 from tenure.domain.config import QueueConfig
-from tenure.domain.job import Failure, NewJob, Parent
+from tenure.domain.job import Failure, NewJob, Parent, Traceback
 from tenure.domain.states import Mode, Unique
 from tenure.domain.store import Store
 from tenure.stores.memory import MemoryStore
@@ -42,7 +42,8 @@ async def populate(store: Store) -> None:
     claimed = await store.claim(claim(4))
     assert isinstance(claimed, Claimed)
     done, failed, cancelled, _ = (one.token for one in claimed.jobs)
-    await store.settle([Settle(done, Succeed(b"1")), Settle(failed, Fail(Failure("ValueError", "no")))])
+    failure = Fail(Failure("ValueError", "no"), traceback=Traceback("ValueError", "no"))
+    await store.settle([Settle(done, Succeed(b"1")), Settle(failed, failure)])
     await store.command([Cancel(tenant="acme", id=cancelled.job_id)])
     await store.enqueue(
         [
@@ -54,6 +55,8 @@ async def populate(store: Store) -> None:
         ]
     )
 
+
+MANY = list(range(20))
 
 TAMPERING = {
     "DELETE FROM ready": "missing from ready",
@@ -80,6 +83,10 @@ TAMPERING = {
     "UPDATE slot SET job_id = '" + ident(10) + "'": "slot of a job that wasn't cancelled",
     "UPDATE result SET seq = 2": "result without a success",
     "DELETE FROM feed WHERE position = 2": "feed with a gap",
+    "UPDATE attached SET seq = 99": "row beside no job",
+    "UPDATE attached SET body = x'c1'": "can't be read",
+    "UPDATE attached SET family = 'someday'": "can't be read",
+    f"INSERT INTO attached SELECT seq, family, value, body FROM attached, json_each('{MANY}')": "more than 20",
 }
 
 

@@ -4,7 +4,9 @@ The text is Python's own, without values of local variables. It begins where the
 it are left out.
 """
 
+import os
 import traceback
+from pathlib import Path
 from types import TracebackType
 
 from msgspec.structs import replace
@@ -13,7 +15,8 @@ from tenure.domain.calls import Fail, Outcome, Retry
 from tenure.domain.job import Traceback
 from tenure.engine.signals import text_of
 
-OURS = "tenure.engine.worker."
+OURS = f"{Path(__file__).parent}{os.sep}"
+"""Where the worker's code lies; a child process runs some of it as `__main__`."""
 
 
 class Elsewhere(Exception):
@@ -47,8 +50,10 @@ def class_path(error: BaseException) -> str:
 
 
 def _from_handler(raised: TracebackType | None) -> TracebackType | None:
-    """The frames from the first on that isn't the worker's; all of them if there is no other."""
-    first = raised
-    while first is not None and str(first.tb_frame.f_globals.get("__name__")).startswith(OURS):
-        first = first.tb_next
+    """The frames below the last one of the worker's; all of them if there are none below."""
+    first = frame = raised
+    while frame is not None:
+        ours = frame.tb_frame.f_code.co_filename.startswith(OURS)
+        frame = frame.tb_next
+        first = frame if ours else first
     return first or raised
