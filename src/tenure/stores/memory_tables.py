@@ -356,10 +356,10 @@ class MemoryTables:
     def _forget(self, job: Job) -> None:
         ref, key = job.ref, job.spec.binding_key
         del self._jobs[ref], self._bodies[ref]
-        self._results.pop(ref, None)
-        self._letters.pop(ref, None)
         for family in FAMILIES:
             self._attached.pop((family, ref), None)
+        self._results.pop(ref, None)
+        self._letters.pop(ref, None)
         if key is not None and key in self._bindings and self._bindings[key].job_id == job.spec.id:
             del self._bindings[key]
 

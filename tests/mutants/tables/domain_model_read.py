@@ -91,4 +91,11 @@ MUTANTS = (
         edits=(Edit("events", "first = given if chunk.position == begun else 0", "first = given"),),
         killers=("machine-memory",),
     ),
+    Mutant(
+        name="traceback-shown-unasked",
+        what="Every job that is read shows its tracebacks.",
+        breaks="§6: no list or success reads them",
+        edits=(Edit("get", "if reading.tracebacks and jobs else {}", "if jobs else {}"),),
+        killers=("machine-memory",),
+    ),
 )

@@ -67,4 +67,34 @@ MUTANTS = (
         ),
         killers=("machine-memory",),
     ),
+    Mutant(
+        name="traceback-of-a-refused-settle",
+        what="A settle that is refused leaves its traceback behind all the same.",
+        breaks="§6: in the same operation as the settle that tells it",
+        edits=(
+            Edit(
+                "_settle_one",
+                "refused = refusal(job, token.lease_seq, hashed, unit.now, outcome.tag)",
+                (
+                    "refused = refusal(job, token.lease_seq, hashed, unit.now, outcome.tag)\n"
+                    "    if job is not None and _traceback_of(outcome) is not None:\n"
+                    "        unit.attach(TRACEBACKS, job.ref, member(token.lease_seq), _traceback_of(outcome))"
+                ),
+            ),
+        ),
+        killers=("machine-memory",),
+    ),
+    Mutant(
+        name="traceback-of-the-last-failure-only",
+        what="An attempt that will be tried again keeps no traceback.",
+        breaks="§6: a retry or fail may carry one",
+        edits=(
+            Edit(
+                "_traceback_of",
+                "return outcome.traceback if isinstance(outcome, Retry | Fail) else None",
+                "return outcome.traceback if isinstance(outcome, Fail) else None",
+            ),
+        ),
+        killers=("machine-memory",),
+    ),
 )

@@ -108,4 +108,18 @@ MUTANTS = (
         killers=("conformance-memory",),
         why="a hint is no promise, so neither checker nor lockstep judges hints; the wait tests do",
     ),
+    Mutant(
+        name="traceback-21st-kept",
+        what="Of a job's tracebacks one more is kept than may be.",
+        breaks="§6: the last 20 a job",
+        edits=(
+            Edit(
+                "Unit.attach",
+                "for first in sorted(kept | {member})[: -family.most]:",
+                "for first in sorted(kept | {member})[: -family.most - 1]:",
+            ),
+        ),
+        killers=("conformance-memory",),
+        why="no job of the machine has so many attempts",
+    ),
 )

@@ -181,4 +181,20 @@ MUTANTS = (
         ),
         killers=("machine-memory",),
     ),
+    Mutant(
+        name="traceback-outlives-its-job",
+        what="A purged job's tracebacks stay.",
+        breaks="§6: gone with the job",
+        edits=(
+            Edit(
+                "MemoryTables._forget",
+                (
+                    "for family in FAMILIES:\n        self._attached.pop((family, ref), None)\n"
+                    "    self._results.pop(ref, None)"
+                ),
+                "self._results.pop(ref, None)",
+            ),
+        ),
+        killers=("machine-memory",),
+    ),
 )

@@ -347,4 +347,18 @@ MUTANTS = (
         ),
         killers=("machine-sqlite",),
     ),
+    Mutant(
+        name="sql-load-again-loses-rows-beside",
+        what="A record that is loaded once more takes what lies beside it away.",
+        breaks="§5c: a load may be repeated",
+        edits=(
+            Edit(
+                "SqliteTables.restore_job",
+                'for table in ("label", "running", "finished", *KEYS):',
+                'for table in ("job", "label", "running", "finished", *KEYS):',
+            ),
+        ),
+        killers=("conformance-sqlite",),
+        why="what the machine loads once more is the whole dump",
+    ),
 )

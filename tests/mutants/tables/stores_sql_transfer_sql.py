@@ -18,4 +18,17 @@ MUTANTS = (
         ),
         killers=("machine-sqlite",),
     ),
+    Mutant(
+        name="sql-dump-skips-rows-beside",
+        what="A dump goes on with the next job where a page of tracebacks ends.",
+        breaks="§5c dump and load",
+        edits=(
+            Edit(
+                "dump_attached",
+                "(j.tenant, j.id, a.member) > ($1, $2, $3)",
+                "(j.tenant, j.id) > ($1, $2) AND $3 = $3",
+            ),
+        ),
+        killers=("machine-sqlite",),
+    ),
 )
