@@ -6,19 +6,34 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from tenure.domain.calls import Claim, Claimed, Fail, JobFilter, JobView, Reading, Renewal, Retry, Settle, Succeed
+from tenure.domain.calls import (
+    Claim,
+    Claimed,
+    Discard,
+    Fail,
+    JobFilter,
+    JobView,
+    Outcome,
+    Reading,
+    Renewal,
+    Retry,
+    Settle,
+    Succeed,
+)
 from tenure.domain.errors import StoreUnavailable
 from tenure.domain.job import Failure, NewJob, Token, Traceback
-from tenure.domain.names import MAX_TRACEBACK
+from tenure.domain.names import DAY, MAX_TRACEBACK
 from tenure.stores.base import ModelStore
 from tenure.stores.sql.postgres import PostgresStore, migrate
 from tenure.stores.sql.sqlite import SqliteStore, file
+from tenure.testing.clock import ManualClock
 from tests.schemas import new_schema
 
 TRACE = Traceback("shop.errors.Declined", "no", "x" * MAX_TRACEBACK)
@@ -39,7 +54,7 @@ def job(number: int, **fields: Any) -> NewJob:
 class Place:
     """Where a store is, and how others get at it."""
 
-    def __init__(self, open: Callable[[], ModelStore], shell: Shell) -> None:
+    def __init__(self, open: Callable[..., ModelStore], shell: Shell) -> None:
         self.open = open
         self.shell = shell
 
@@ -48,10 +63,10 @@ class Place:
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     if request.param == "sqlite":
         path = tmp_path / "jobs.db"
-        yield Place(lambda: SqliteStore(path), lambda text: _in_sqlite(path, text))
+        yield Place(lambda *clock: SqliteStore(path, *clock), lambda text: _in_sqlite(path, text))
         return
     with new_schema(request.getfixturevalue("postgres_url")) as url:
-        yield Place(lambda: PostgresStore(url), lambda text: _in_postgres(url, text))
+        yield Place(lambda *clock: PostgresStore(url, *clock), lambda text: _in_postgres(url, text))
 
 
 def _in_sqlite(path: Path, text: str) -> list[Any]:
@@ -89,8 +104,8 @@ def test_nothing_but_a_failure_and_who_asks_touches_their_table(place: Place) ->
         await store.migrate()
         await store.enqueue([job(number, max_attempts=9) for number in range(6)])
         place.shell("DROP TABLE attached")
-        if isinstance(store, SqliteStore):
-            place.shell("DROP TRIGGER job_gone")
+        embedded = isinstance(store, SqliteStore)
+        place.shell("DROP TRIGGER job_gone" if embedded else "DROP TRIGGER purge_attached ON finished")
         first, second, third, fourth = await claim(store, 4)
         await store.renew([Renewal(first)])
         await store.settle([Settle(first, Succeed(b"1"))])
@@ -113,18 +128,35 @@ def test_nothing_but_a_failure_and_who_asks_touches_their_table(place: Place) ->
     asyncio.run(main())
 
 
-def test_they_go_with_a_job_that_a_program_deletes_which_doesnt_know_of_them(place: Place) -> None:
-    """One of an older schema purges as it always did."""
+def test_they_go_with_their_job_when_a_program_purges_that_doesnt_know_of_them(place: Place) -> None:
+    """One of an older schema deletes what it knows: that is enough, however the job ended."""
 
     async def main() -> None:
-        store = place.open()
+        clock = ManualClock()
+        store = place.open(clock)
         await store.migrate()
-        await fail_each(store, 1, 2)
-        place.shell(f"DELETE FROM job WHERE id = '{ident(1)}'")
-        assert place.shell("SELECT count(*), count(DISTINCT seq) FROM attached") == [(1, 1)]
+        await fail_each(store, 1, 2, 3, 4)
+        outcomes: list[Outcome] = [Succeed(), Fail(Failure("E")), Fail(Failure("E"))]
+        last = zip(await claim(store, 3), outcomes, strict=True)
+        await store.settle([Settle(token, outcome) for token, outcome in last])
+        await store.command([Discard(tenant="acme", id=ident(2))])
+        assert place.shell("SELECT count(*) FROM attached") == [(4,)], "a job that is discarded keeps its own"
+        clock.advance(90 * DAY)
+        while await store.purge():
+            pass
+        left = place.shell("SELECT job.id FROM attached JOIN job ON job.seq = attached.seq ORDER BY job.id")
+        assert left == [(ident(3),), (ident(4),)], "an open dead letter, and one that waits"
+        assert place.shell("SELECT count(*) FROM attached") == [(2,)]
         await store.close()
 
+    for text in (*_statements("sqlite"), *_statements("postgres"), *_statements("")):
+        assert "purge_attached" not in text
     asyncio.run(main())
+
+
+def _statements(dialect: str) -> Iterator[str]:
+    for one in (resources.files("tenure.stores.sql") / dialect / "statements").iterdir():
+        yield one.read_text()
 
 
 @pytest.fixture
