@@ -17,7 +17,9 @@ TICK: Ms = 100
 LEASE: Ms = 60 * SECOND
 GRACE: Ms = 5 * SECOND
 CELLS_PER_HOUR = HOUR // TICK
-MOST_UNKNOWN = 10
+MOST_UNKNOWN = 120
+DEPLOYS = 8
+"""Of so many jobs that no worker knows, the deploy of one never comes; the others wait for fewer releases than that."""
 RETRY_BASE: Ms = 5 * SECOND
 RETRY_CAP: Ms = 5 * MINUTE
 STORM_FAILS = 0.92
@@ -158,7 +160,8 @@ class Lives:
         if u < 0.03:
             job.priority = max(-100, min(100, kind.priority + chance.below(40) - 20))
         elif u > 0.998:
-            job.unknown = 1 + chance.below(2 * MOST_UNKNOWN)
+            releases = 1 + chance.below(DEPLOYS)
+            job.unknown = releases if releases < DEPLOYS else MOST_UNKNOWN + 1
         job.carried = f'{key}{group},"max_attempts":{job.max_attempts}'
         job.labels = labels
         return job
@@ -337,7 +340,7 @@ class Lives:
             self._back(job, "released", ("shutdown", "stopped", "restart")[self.chance.below(3)], claimed, at, worker)
 
     def _unknown_type(self, job: Job, claimed: Ms, worker: str) -> None:
-        """During a rolling deploy: released until a worker knows the type, failed after the tenth time."""
+        """During a rolling deploy: released until a worker knows the type, failed after an hour of that."""
         at = self.tick(job.tenant, max(claimed, job.last, self.start))
         job.attempt -= 1
         if job.released >= MOST_UNKNOWN:

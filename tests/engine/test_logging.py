@@ -179,7 +179,7 @@ async def test_a_type_that_nobody_runs(app: Tenure, store: Store, caplog: pytest
     served.job(boom)
     async with served.worker(["default"]) as worker:
         handle = await producer.send("nobody")
-        for _ in range(12):
+        for _ in range(121):
             await worker.idle()
             clock.advance(31_000)
         await worker.idle()

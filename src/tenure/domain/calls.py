@@ -158,7 +158,10 @@ class Fail(msgspec.Struct, frozen=True, gc=False):
         names.name("reason", self.reason)
 
 
-RELEASES_AT_MOST = {"snooze": 100, "unknown_type": 10}
+UNKNOWN_TYPE = "unknown_type"
+UNKNOWN_ARGUMENT = "unknown_argument"
+RELEASES_AT_MOST = {"snooze": 100, UNKNOWN_TYPE: 120, UNKNOWN_ARGUMENT: 120}
+"""How often a reason may give a job back with a delay. What only another worker can run waits an hour at 30 s each."""
 
 
 class Release(msgspec.Struct, frozen=True, gc=False):

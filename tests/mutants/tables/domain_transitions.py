@@ -143,6 +143,13 @@ MUTANTS = (
         killers=("machine-memory",),
     ),
     Mutant(
+        name="release-reasons-share-a-count",
+        what="All releases with a delay count against each reason's limit.",
+        breaks="H2: counted per reason",
+        edits=(Edit("_release", "used = job.releases.get(outcome.reason, 0)", "used = sum(job.releases.values())"),),
+        killers=("machine-memory",),
+    ),
+    Mutant(
         name="release-one-too-many",
         what="One release more than allowed is granted.",
         breaks="H2: beyond its limit failed(reason)",

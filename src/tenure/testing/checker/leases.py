@@ -4,7 +4,7 @@ from tenure.testing.checker import flows, keys, results
 from tenure.testing.checker.ledger import Body, Lease, Ledger, Row, demand, refusal
 from tenure.testing.checker.violation import Violation
 
-MOST_RELEASES = {"snooze": 100, "unknown_type": 10}
+MOST_RELEASES = {"snooze": 100, "unknown_type": 120, "unknown_argument": 120}
 LONGEST_DELAY = 86_400_000
 MOST_TRACEBACKS = 20
 

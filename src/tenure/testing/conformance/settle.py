@@ -104,7 +104,7 @@ def test_one_release_too_many_fails_the_job(world: World) -> None:
     assert world.get(token.job_id).dead_letter is Disposition.OPEN
 
 
-@pytest.mark.parametrize(("reason", "most"), [("unknown_type", 10), ("snooze", 100)])
+@pytest.mark.parametrize(("reason", "most"), [("unknown_type", 120), ("unknown_argument", 120), ("snooze", 100)])
 def test_how_often_a_reason_may_release(world: World, reason: str, most: int) -> None:
     token = world.start()
     for _ in range(most):
@@ -113,6 +113,18 @@ def test_how_often_a_reason_may_release(world: World, reason: str, most: int) ->
         token = world.take().token
     assert world.release(token, 1, reason) == Settled(State.FAILED)
     assert world.record(token.job_id).reason == reason
+
+
+def test_reasons_are_counted_apart(world: World) -> None:
+    """What one reason has used up leaves the others what they have."""
+    token = world.start()
+    for reason in ("unknown_type", "unknown_argument", "snooze"):
+        for _ in range(2):
+            assert world.release(token, 1, reason, 2) == Settled(State.PENDING)
+            world.tick(1)
+            token = world.take().token
+    assert world.record(token.job_id).releases == {"unknown_type": 2, "unknown_argument": 2, "snooze": 2}
+    assert world.release(token, 1, "unknown_argument", 2) == Settled(State.FAILED)
 
 
 def test_shutdowns_never_add_up(world: World) -> None:

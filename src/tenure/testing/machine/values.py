@@ -290,7 +290,7 @@ def outcome(world: World, dice: Dice, tenant: str) -> Outcome:
             return Fail(_failure(dice), dice.pick(("permanent", "undecodable")), _traceback(dice))
     if dice.chance(50):
         return Release(reason=dice.pick(("shutdown", "snooze")))
-    reason = dice.pick(("snooze", "unknown_type", "later"))
+    reason = dice.pick(("snooze", "unknown_type", "unknown_argument", "later"))
     return Release(dice.pick((1, TTL, MINUTE)), reason, dice.pick((None, None, 0, 1, 2)))
 
 
