@@ -1,18 +1,28 @@
-"""Job types as workers publish them: what producers without the code know of them."""
+"""Job types as workers publish them: what producers without the code know of them, and what workers' handlers take.
 
+The card of a type (`JOB_TYPE`) is that of the worker that started last, and stays. During a deploy there are two codes,
+so workers also write down what they handle (`HANDLED`), in documents named by their content: those of both codes stand
+side by side, each until ten minutes after the last worker of its code.
+"""
+
+import hashlib
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from tenure.domain.calls import Document
 from tenure.domain.errors import InvalidValue
-from tenure.domain.names import EVERYONE
+from tenure.domain.names import EVERYONE, MAX_DOCUMENT, MINUTE, SYSTEM, Ms
 from tenure.domain.store import Store
 from tenure.engine.definition import Definition
 
 JOB_TYPE = "job_type"
 """Document kind of a job type; its name is the type's."""
+HANDLED = "handled"
+"""Document kind, in the store's own tenant, of the types that workers of one code handle; its name is its digest."""
+HANDLED_TTL: Ms = 10 * MINUTE
 
 log = logging.getLogger("tenure.worker")
 
@@ -26,6 +36,49 @@ class JobTypeCard(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     parameters: dict[str, Any]
     result: dict[str, Any]
+
+
+class Handled(msgspec.Struct, frozen=True):
+    """Job types that workers of one code handle, with the JSON Schema of their parameters; None where there is none."""
+
+    job_types: dict[str, dict[str, Any] | None]
+
+
+def handled_by(definitions: list[Definition[Any, Any]]) -> list[Document]:
+    """What workers with these handlers write down: one document, or as many as their size asks for."""
+    return [_document(Handled(part)) for part in _parts({one.name: _parameters(one) for one in definitions})]
+
+
+def _parameters(definition: Definition[Any, Any]) -> dict[str, Any] | None:
+    try:
+        parameters: dict[str, Any] = definition.signature.schema()["parameters"]
+    except (InvalidValue, TypeError):
+        return None  # said where its card is written
+    return parameters
+
+
+def _parts(schemas: dict[str, dict[str, Any] | None]) -> Iterator[dict[str, dict[str, Any] | None]]:
+    part: dict[str, dict[str, Any] | None] = {}
+    size, most = 0, MAX_DOCUMENT // 2
+    for name, schema in sorted(schemas.items()):
+        own = len(msgspec.json.encode(schema)) + len(name)
+        if part and size + own > most:
+            yield part
+            part, size = {}, 0
+        part[name] = schema if own <= most else None
+        size += own
+    yield part
+
+
+def _document(handled: Handled) -> Document:
+    body = msgspec.json.encode(handled)
+    return Document(tenant=SYSTEM, kind=HANDLED, name=hashlib.sha256(body).hexdigest()[:32], body=body)
+
+
+async def handled_now(store: Store) -> dict[str, Handled]:
+    """What workers of the last ten minutes handle, by the names of the documents."""
+    found = await store.list_documents(SYSTEM, HANDLED)
+    return {one.name: msgspec.json.decode(one.body, type=Handled) for one in found if one.body is not None}
 
 
 async def publish(store: Store, definitions: list[Definition[Any, Any]]) -> None:

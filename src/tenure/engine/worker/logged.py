@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tenure.domain.calls import Fail, Outcome, Release, Retry, Succeed, SweptJob
+from tenure.domain.calls import UNKNOWN_ARGUMENT, UNKNOWN_TYPE, Fail, Outcome, Release, Retry, Succeed, SweptJob
 from tenure.domain.job import Job
 from tenure.domain.states import State
 
@@ -21,7 +21,10 @@ AGAIN = "job %s (%s of %s) will be tried again after attempt %d (%s): %s"
 UNHANDLED = "job %s (%s of %s) is given back before attempt %d (%s): %s"
 ENDED = "job %s (%s of %s) ended attempt %d (%s): %s"
 
-UNKNOWN_TYPE = "unknown_type"
+ELSEWHERE = {
+    UNKNOWN_TYPE: "this worker has no handler for it",
+    UNKNOWN_ARGUMENT: "this worker's handler refuses its arguments, another's takes them",
+}
 
 
 class Attempt(NamedTuple):
@@ -61,8 +64,8 @@ def log_end(about: Attempt, outcome: Outcome, state: State, error: BaseException
         _say(logging.ERROR, FAILED, about, final, _cause(outcome), error)
     elif state is State.PENDING and isinstance(outcome, Retry):
         _say(logging.WARNING, AGAIN, about, reason, _cause(outcome), error)
-    elif state is State.PENDING and reason == UNKNOWN_TYPE:
-        _say(logging.WARNING, UNHANDLED, about, reason, "this worker has no handler for it")
+    elif state is State.PENDING and reason in ELSEWHERE:
+        _say(logging.WARNING, UNHANDLED, about, reason, ELSEWHERE[reason])
     else:
         _say(logging.DEBUG, ENDED, about, reason, state.value)
 

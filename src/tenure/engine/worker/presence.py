@@ -41,13 +41,22 @@ class WorkerCard(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int
     running: int
     jobs: tuple[RunningJob, ...]
+    handled: tuple[str, ...] | None = None
+    """Names of the documents that say which job types it handles (`HANDLED`); None: it doesn't say."""
 
 
 class Presence:
     """Keeps a worker's document alive, and takes it away at the end."""
 
     def __init__(
-        self, store: Store, name: str, queues: tuple[str, ...], concurrency: int, hands: Hands, away: Away | None = None
+        self,
+        store: Store,
+        name: str,
+        queues: tuple[str, ...],
+        concurrency: int,
+        hands: Hands,
+        away: Away | None = None,
+        handled: tuple[str, ...] | None = None,
     ) -> None:
         self._store = store
         self._name = name
@@ -55,6 +64,7 @@ class Presence:
         self._concurrency = concurrency
         self._hands = hands
         self._away = away or Away()
+        self._handled = handled
         self._started_at = time.time()
 
     async def run(self) -> None:
@@ -89,4 +99,5 @@ class Presence:
             concurrency=self._concurrency,
             running=len(hands),
             jobs=jobs,
+            handled=self._handled,
         )

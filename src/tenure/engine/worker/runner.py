@@ -23,6 +23,7 @@ from tenure.engine.durations import milliseconds
 from tenure.engine.hooks import Middleware, Next
 from tenure.engine.signals import Fail, InvalidResult, Retry, Signal, Snooze, Stopped, text_of
 from tenure.engine.signature import of_result
+from tenure.engine.worker.elsewhere import ELSEWHERE_MS, Elsewhere
 from tenure.engine.worker.executors import Executors, inline
 from tenure.engine.worker.forks import forks, leave_if_forked
 from tenure.engine.worker.hand import Ending, Hand
@@ -49,6 +50,7 @@ class Runner:
         self._app = app
         self._executors = executors
         self._uniform = uniform
+        self._elsewhere = Elsewhere(app)
         self._forks = forks()
 
     async def run(self, hand: Hand) -> Outcome | None:
@@ -63,8 +65,7 @@ class Runner:
         except (asyncio.CancelledError, StoreUnavailable, NotReady) as error:  # of the blob store: later, or elsewhere
             return self._as_told(hand, self._outcome_of(hand, error))
         except Exception as error:  # a codec of one's own may raise anything
-            hand.error = error
-            return calls.Fail(Failure.clip("InvalidPayload", text_of(error)), reason="invalid_payload")
+            return await self._undecoded(hand, error)
         try:
             value = await self._value(hand, arguments)
         except BaseException as error:
@@ -76,6 +77,16 @@ class Runner:
         if hand.context is not None and hand.context.settled:
             return self._after_transaction(hand, outcome)
         return outcome if hand.ending is None else self._as_told(hand, outcome)
+
+    async def _undecoded(self, hand: Hand, error: Exception) -> Outcome | None:
+        """The end of an attempt whose payload the handler here refuses: another worker's may take it (§6)."""
+        try:
+            if await self._elsewhere.takes(hand):
+                return self._as_told(hand, calls.Release(ELSEWHERE_MS, calls.UNKNOWN_ARGUMENT))
+        except (asyncio.CancelledError, StoreError) as unasked:
+            return self._as_told(hand, self._outcome_of(hand, unasked))
+        hand.error = error
+        return calls.Fail(Failure.clip("InvalidPayload", text_of(error)), reason="invalid_payload")
 
     @staticmethod
     def _after_transaction(hand: Hand, outcome: Outcome) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tenure.domain import names
-from tenure.domain.calls import Claimed, ClaimedJob, Release, Settle, Settled, Succeed
+from tenure.domain.calls import UNKNOWN_TYPE, Claimed, ClaimedJob, Release, Settle, Settled, Succeed
 from tenure.domain.errors import (
     FlowTooLarge,
     GroupNeedsKeyed,
@@ -32,19 +32,20 @@ from tenure.domain.errors import (
     Refused,
 )
 from tenure.domain.job import Lease
-from tenure.domain.names import SECOND, Ms
+from tenure.domain.names import Ms
 from tenure.domain.store import Store
 from tenure.engine.context import CURRENT, Context
 from tenure.engine.hooks import Hook, Told
-from tenure.engine.job_types import publish
 from tenure.engine.settings import Settings
 from tenure.engine.worker.away import Away
 from tenure.engine.worker.clock import boottime
+from tenure.engine.worker.elsewhere import ELSEWHERE_MS
 from tenure.engine.worker.exchanger import AT_ONCE, ClaimTerms, Ended, Exchanger
 from tenure.engine.worker.executors import Executors
 from tenure.engine.worker.hand import Ending, Hand, Hands
-from tenure.engine.worker.logged import UNKNOWN_TYPE, log_ended, log_started
+from tenure.engine.worker.logged import log_ended, log_started
 from tenure.engine.worker.presence import Presence
+from tenure.engine.worker.publisher import Publisher
 from tenure.engine.worker.renewer import Leases, Renewer
 from tenure.engine.worker.runner import Runner
 from tenure.engine.worker.scheduler import Scheduler
@@ -54,9 +55,6 @@ from tenure.engine.worker.wheel import Wheel
 
 if TYPE_CHECKING:
     from tenure.engine.app import Tenure
-
-UNKNOWN_TYPE_MS: Ms = 30 * SECOND
-"""How long a job waits that this worker has no handler for: another worker may be newer."""
 
 ABOUT_CARRIED = (GroupNeedsKeyed, GroupRequired, IdConflict, IdempotencyMismatch, ParentNotFound, FlowTooLarge)
 """Why a success may be refused besides the lease: a job that it carries can't go in."""
@@ -195,7 +193,7 @@ class Worker:
             store = await self._app.opened()
             state = await stack.enter_async_context(self._app.state())
             parts = self._parts = _Parts(self._app, self.options, store, state, self._leases, self._crowded)
-            await publish(store, [one for one in self._app.definitions.values() if one.handled])
+            await parts.publisher.start()
             await self._tell(Hook.WORKER_STARTED)
             await parts.start()
             self._started.set()
@@ -242,7 +240,10 @@ class _Parts:
         self._leases = leases or Renewer(store, away)
         self._sweeper = Sweeper(store, options.lease, app.blob_store, away)
         self._scheduler = Scheduler(store, options.tenants, away=away)
-        self._presence = Presence(store, options.name, queues, options.concurrency, self.hands, away)
+        self.publisher = Publisher(app, store, away)
+        self._presence = Presence(
+            store, options.name, queues, options.concurrency, self.hands, away, self.publisher.handled
+        )
         terms = ClaimTerms(
             worker=options.name,
             ttl=round(options.lease * 1_000),
@@ -261,7 +262,7 @@ class _Parts:
 
     async def start(self) -> None:
         await self._leases.start()
-        for loop in (self.exchanger, self._sweeper, self._presence, self._scheduler):
+        for loop in (self.exchanger, self._sweeper, self._presence, self._scheduler, self.publisher):
             name = f"tenure-{type(loop).__name__.lower()}"
             self.loops.append(asyncio.create_task(loop.run(), name=name))
 
@@ -292,7 +293,7 @@ class _Parts:
             self._give_back(claimed, Release(reason="shutdown"))
             return None
         if definition is None or not definition.handled:
-            self._give_back(claimed, Release(UNKNOWN_TYPE_MS, UNKNOWN_TYPE))
+            self._give_back(claimed, Release(ELSEWHERE_MS, UNKNOWN_TYPE))
             return None
         hand = Hand(claimed, definition, sent_at, now, self._leases.reported)
         if hand.late(now):
