@@ -23,6 +23,7 @@ from tenure.engine.options import (
     new_job,
     same_for_all,
 )
+from tenure.engine.periodic import PERIODIC_OPTIONS, periodic
 from tenure.engine.signature import HandlerSignature
 
 if TYPE_CHECKING:
@@ -159,10 +160,16 @@ class Definition(Ways[P, R]):
         self.executor = _executor(self.name, function, own.pop("executor", None))
         self.limits = _limits(self.name, self.executor, own.pop("memory", None), own.pop("cpu", None))
         """(MiB of memory, seconds of processor time) of a handler in a process."""
+        self.periodic = periodic(self.name, own)
+        """When the job comes by itself, if it does."""
+        for option in PERIODIC_OPTIONS:
+            own.pop(option, None)
         self.declared = cast(Options, own)
         """The options it was declared with."""
         check_values(self.name, own)
         self.signature = HandlerSignature(self.name, function)
+        if self.periodic is not None:
+            self._check_periodic()
         self._apps: list[Tenure] = []
         self.__doc__ = function.__doc__
         super().__init__(self, Options())
@@ -172,6 +179,16 @@ class Definition(Ways[P, R]):
 
     def __repr__(self) -> str:
         return f"<job {self.name}>"
+
+    def _check_periodic(self) -> None:
+        """Refuses what a worker could never enqueue by itself."""
+        if not self.handled:
+            raise InvalidValue(f"job {self.name}: workers declare when a job comes, and a stub has none; use @app.job")
+        if missing := self.signature.required:
+            raise InvalidValue(
+                f"job {self.name}: nobody gives {missing[0]!r} when it comes by itself; give every parameter a "
+                "default, or use app.schedule, which takes arguments"
+            )
 
     @property
     def queue(self) -> str:

@@ -93,6 +93,12 @@ class JobOptions(Options, total=False):
     """MiB that a handler in a process may use on top of what the process itself needs."""
     cpu: Seconds
     """Processor time that a handler in a process may use."""
+    cron: str
+    """Lets the job come again and again, by a cron expression; every parameter needs a default then."""
+    every: Seconds
+    """The same at an interval of 1 second or more."""
+    tz: str
+    """The time zone of `cron`; UTC unless given."""
 
 
 CALL_OPTIONS = frozenset(Options.__annotations__) - {"result_codec"}

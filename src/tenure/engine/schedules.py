@@ -1,4 +1,4 @@
-"""Schedules: jobs that come again and again.
+"""Schedules: jobs that come again and again, made at run time or declared by code (`periodic.py`).
 
 A schedule is a document of its tenant. Nobody leads: every worker's scheduler fires what is due, and a tick fires once
 because everyone gives its job the same id and the same retained key. `done_until` says how far a schedule has come, and
@@ -27,6 +27,7 @@ from tenure.engine.cron import cron, zone
 from tenure.engine.definition import Call, checked
 from tenure.engine.durations import Seconds, milliseconds
 from tenure.engine.handle import time_of
+from tenure.engine.periodic import DECLARATION, Periodic, declaration_of
 from tenure.engine.transactions import refuse_connection
 
 if TYPE_CHECKING:
@@ -71,6 +72,10 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     last_at: datetime | None
     """The last tick that fired."""
     paused: bool
+    declared: bool
+    """Whether code declares it (`@app.job(cron=…)`), and no `app.schedule` made it."""
+    undeclared: bool
+    """Paused because no worker has declared it for 24 hours; it goes on when one does."""
 
 
 class Times(Protocol):
@@ -124,6 +129,10 @@ class StoredSchedule(msgspec.Struct, frozen=True, kw_only=True):
     """Ticks up to here fired, or never will."""
     last_fired: Ms | None = None
     paused: bool = False
+    """By a person."""
+    declared: bool = False
+    undeclared: bool = False
+    """No worker has declared it for a day."""
 
     def times(self) -> Times:
         """When it fires. Raises `InvalidValue`."""
@@ -136,11 +145,11 @@ class StoredSchedule(msgspec.Struct, frozen=True, kw_only=True):
 
     def next_tick(self) -> Ms | None:
         """The first tick that is still to fire, due or not."""
-        return None if self.paused else self.times().following(self.done_until)
+        return None if self.held else self.times().following(self.done_until)
 
     def due(self, now: Ms) -> Due | None:
         """What is due by `now`; missed ticks as the schedule says."""
-        if self.paused:
+        if self.held:
             return None
         ticks = self.times().newest(self.done_until, now, MOST_MISSED if self.catch_up == "all" else 1)
         if not ticks:
@@ -148,15 +157,24 @@ class StoredSchedule(msgspec.Struct, frozen=True, kw_only=True):
         on_time = ticks if self.catch_up != "none" else [tick for tick in ticks if now - tick <= LATE]
         return Due(on_time, ticks[-1])
 
+    @property
+    def held(self) -> bool:
+        """Whether it fires nothing."""
+        return self.paused or self.undeclared
+
     def same_times(self, other: "StoredSchedule") -> bool:
         return (self.cron, self.every_ms, self.tz) == (other.cron, other.every_ms, other.tz)
 
     def goes_on_from(self, old: "StoredSchedule | None") -> "StoredSchedule":
-        """The same, as far as the old one had come; with other times it starts anew, now. A pause holds."""
+        """The same, as far as the old one had come; with other times it starts anew, now. A pause holds;
+        ticks of a time in which nobody declared it are gone.
+        """
         if old is None:
             return self
         kept = replace(self, created_at=old.created_at, last_fired=old.last_fired, paused=old.paused)
-        return replace(kept, anchor=old.anchor, done_until=old.done_until) if self.same_times(old) else kept
+        if not self.same_times(old):
+            return kept
+        return replace(kept, anchor=old.anchor, done_until=self.done_until if old.undeclared else old.done_until)
 
 
 def tick_job(tenant: str, name: str, schedule: StoredSchedule, tick: Ms) -> NewJob:
@@ -200,7 +218,11 @@ async def store_now(store: Store) -> Ms:
 
 async def stored_schedule(store: Store, tenant: str, name: str) -> Document | None:
     """A schedule's document as it stands."""
-    documents = await store.list_documents(tenant, SCHEDULE, prefix=name)
+    return await named_document(store, tenant, SCHEDULE, name)
+
+
+async def named_document(store: Store, tenant: str, kind: str, name: str) -> Document | None:
+    documents = await store.list_documents(tenant, kind, prefix=name)
     return next((one for one in documents if one.name == name), None)
 
 
@@ -214,14 +236,48 @@ class Schedules:
     async def declare(self, name: str, when: When, call: Call[Any], tz: str, catch_up: CatchUp) -> Schedule:
         """Writes a schedule down; the same again changes nothing."""
         names.name("schedule", name)
-        job = self._job(call)
+        job = self.job(call)
 
         def declared(old: StoredSchedule | None, now: Ms) -> StoredSchedule:
+            if old is not None and old.declared:
+                raise InvalidValue(
+                    f"schedule {name!r}: job {old.job.job_type} declares one of this name in code (cron= or every=); "
+                    "give this one another name, or remove that one"
+                )
             return _new(when, tz, catch_up, job, now).goes_on_from(old)
 
         return self._shown(name, await self._change(name, declared))
 
-    def _job(self, call: Call[Any]) -> NewJob:
+    async def keep(self, name: str, times: Periodic, job: NewJob) -> StoredSchedule:
+        """Writes down what code declares; answers with what stood there before, or with what stands there now.
+
+        Raises `InvalidValue` when `app.schedule` made one of this name.
+        """
+        before: list[StoredSchedule | None] = []
+
+        def kept(old: StoredSchedule | None, now: Ms) -> StoredSchedule:
+            before.append(old)
+            return declared_schedule(times, job, old, now)
+
+        made = await self._change(name, kept)
+        return before[-1] or made
+
+    async def drop(self, name: str) -> bool | None:
+        """Pauses what no worker declares any more; whether it wasn't paused for that before, None if it is gone."""
+        store = await self._home.store()
+        while True:
+            document = await stored_schedule(store, self._tenant, name)
+            old = _readable(document)
+            if document is None or old is None or not old.declared:
+                return None
+            if old.undeclared:
+                return False
+            body = msgspec.json.encode(replace(old, undeclared=True))
+            if await self._put(store, name, body, document.version):
+                return True
+
+    def job(self, call: Call[Any]) -> NewJob:
+        """What each tick enqueues. Raises `InvalidValue` for options that no schedule can have."""
         tenant = checked(call).options.get("tenant", self._tenant)
         if tenant != self._tenant:
             raise InvalidValue(f"tenant {tenant!r:.80}: declare its schedules with app.tenant(…).schedule(…)")
@@ -255,15 +311,36 @@ class Schedules:
             document = await stored_schedule(store, self._tenant, name)
             if document is None or document.body == REMOVED:
                 return False
+            old = _readable(document)
+            if old is not None and old.declared:
+                await self._check_undeclared(store, name, old)
             if await self._put(store, name, REMOVED, document.version):
                 return True
+
+    async def _check_undeclared(self, store: Store, name: str, old: StoredSchedule) -> None:
+        """Refuses to remove what workers would write down again at their next look."""
+        now = await store_now(store)
+        document = await named_document(store, self._tenant, DECLARATION, name)
+        if document is not None and declaration_of(document.body).holds(now):
+            raise InvalidValue(
+                f"schedule {name!r}: workers declare it; take cron= or every= off job {old.job.job_type} and deploy "
+                "that, or pause it (one that was taken off can be removed ten minutes after the last worker with it)"
+            )
 
     async def pause(self, name: str) -> Schedule:
         return await self._set(name, lambda old, now: replace(old, paused=True))
 
     async def resume(self, name: str) -> Schedule:
         """Goes on from now: ticks of the pause are gone. One that isn't paused stays as it is."""
-        return await self._set(name, lambda old, now: replace(old, paused=False, done_until=now) if old.paused else old)
+
+        def resumed(old: StoredSchedule, now: Ms) -> StoredSchedule:
+            if old.undeclared:
+                raise InvalidValue(
+                    f"schedule {name!r}: no worker declares it any more; it goes on when one does, else remove it"
+                )
+            return replace(old, paused=False, done_until=now) if old.paused else old
+
+        return await self._set(name, resumed)
 
     async def _set(self, name: str, change: Callable[[StoredSchedule, Ms], StoredSchedule]) -> Schedule:
         names.name("schedule", name)
@@ -311,7 +388,9 @@ class Schedules:
             queue=schedule.job.queue,
             next_at=None if next_tick is None else time_of(next_tick),
             last_at=None if schedule.last_fired is None else time_of(schedule.last_fired),
-            paused=schedule.paused,
+            paused=schedule.held,
+            declared=schedule.declared,
+            undeclared=schedule.undeclared,
         )
 
 
@@ -334,6 +413,17 @@ def _new(when: When, tz: str, catch_up: CatchUp, job: NewJob, now: Ms) -> Stored
     )
     schedule.times()
     return schedule
+
+
+def declared_schedule(times: Periodic, job: NewJob, old: StoredSchedule | None, now: Ms) -> StoredSchedule:
+    """What code declares, in place of what stands there. Raises `InvalidValue` for one that was made at run time."""
+    if old is not None and not old.declared:
+        raise InvalidValue(
+            f"app.schedule made a schedule of the name of job {job.job_type} at run time, which goes on instead of the "
+            f"one that the code declares; remove it: tenure schedules remove {job.job_type}"
+        )
+    when = times.cron if times.cron is not None else timedelta(milliseconds=times.every_ms or 0)
+    return replace(_new(when, times.tz, "latest", job, now), declared=True).goes_on_from(old)
 
 
 def _readable(document: Document | None) -> StoredSchedule | None:

@@ -76,6 +76,17 @@ class HandlerSignature:
         """The names of what is sent, in order."""
         return tuple(self._sent.parameters)
 
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Parameters without a default, without the context as far as annotations show it now."""
+        parameters = list(self._signature.parameters.values())
+        try:
+            context = self.takes_context
+        except InvalidValue:  # an annotation of what is defined later
+            first = parameters[0].annotation if parameters else None
+            context = isinstance(first, str) and first.rpartition(".")[2] == Context.__name__
+        return tuple(one.name for one in parameters[context:] if one.default is inspect.Parameter.empty)
+
     @cached_property
     def arguments_type(self) -> type[msgspec.Struct]:
         """The parameters as one type: what a payload must be."""

@@ -240,7 +240,8 @@ class Surface:
         `when` is a cron expression, or an interval of 1 second or more. Workers fire it; what nobody fired within a
         minute was missed, and `catch_up` says what becomes of it: the latest one fires, all do (the newest 1,000), or
         none. The same again changes nothing, so call it at every start; other times start anew from now. Each tick's
-        job has a key of its own instead of the call's.
+        job has a key of its own instead of the call's. It goes on until it is removed, whatever code runs; one that a
+        worker's code should keep alive is declared there: `@app.job(cron=…)`.
         """
         return await Schedules(self).declare(name, when, call, tz, catch_up)
 
@@ -249,7 +250,9 @@ class Surface:
         return await Schedules(self).all()
 
     async def unschedule(self, name: str) -> bool:
-        """Removes a schedule; whether there was one. Jobs that it enqueued stay."""
+        """Removes a schedule; whether there was one. Jobs that it enqueued stay. One that workers declare is refused:
+        they would write it down again.
+        """
         return await Schedules(self).remove(name)
 
     async def pause_schedule(self, name: str) -> Schedule:

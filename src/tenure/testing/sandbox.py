@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from tenure.domain.errors import InvalidValue, NotReady
 from tenure.engine.app import Tenure
+from tenure.engine.declared import Declarations
 from tenure.engine.definition import Definition
 from tenure.engine.durations import Seconds, milliseconds
 from tenure.engine.handle import Job
@@ -47,6 +48,7 @@ class Sandbox:
 
     async def drain_async(self) -> int:
         """Runs whatever is due, and what that enqueues in turn, on any queue; how many jobs ended."""
+        await Declarations(self.app).look()
         await Scheduler(self.store).step()
         before, served = await self._ended(), set[str]()
         while unserved := await self._queues() - served:

@@ -240,7 +240,7 @@ class _Parts:
         self._leases = leases or Renewer(store, away)
         self._sweeper = Sweeper(store, options.lease, app.blob_store, away)
         self._scheduler = Scheduler(store, options.tenants, away=away)
-        self.publisher = Publisher(app, store, away)
+        self.publisher = Publisher(app, store, options.tenants, away)
         self._presence = Presence(
             store, options.name, queues, options.concurrency, self.hands, away, self.publisher.handled
         )
