@@ -10,9 +10,15 @@ from typing import Any
 import pytest
 
 from tenure import Tenure
+from tenure.domain.calls import Document
+from tenure.domain.names import SYSTEM
+from tenure.engine.declared import Declarations
+from tenure.engine.schedules import Schedules
+from tenure.engine.worker.presence import WORKER
 from tenure.service.cli.checks import Check, Level
 from tenure.service.cli.doctor import clock_check, store_checks
 from tenure.service.cli.place import sqlite_check
+from tenure.service.cli.unserved import listed
 from tenure.service.cli.workers import cards_of
 from tenure.stores.clock import system_clock
 from tenure.stores.sql.sqlite import SqliteStore
@@ -61,19 +67,98 @@ def test_a_healthy_store(cli: Cli, shop: Shop) -> None:
     assert all(line.startswith("ok ") for line in lines[1:])
 
 
-def test_jobs_in_a_queue_that_no_worker_serves_are_named(cli: Cli, shop: Shop) -> None:
-    async def looked(app: Tenure) -> dict[str, Check]:
-        async with asyncio.timeout(30), app.worker(["slow"]):
-            while not await cards_of(await app.store()):
-                await asyncio.sleep(0.01)  # until the worker has said that it is there
-            return {one.name: one for one in await store_checks(str(app.url))}
+async def looked(app: Tenure) -> dict[str, Check]:
+    """What is found while a worker is there that serves queue slow."""
+    async with asyncio.timeout(30), app.worker(["slow"]):
+        while not await cards_of(await app.store()):
+            await asyncio.sleep(0.01)  # until the worker has said that it is there
+        return {one.name: one for one in await store_checks(str(app.url))}
 
+
+def test_jobs_in_a_queue_that_no_worker_serves_are_named(cli: Cli, shop: Shop) -> None:
     shop.enqueue(2)
     assert "queues" not in checks(cli)  # no worker at all: the store's line says so
-    check = shop.use(looked)["queues"]
+    found = shop.use(looked)
+    assert "types" not in found
+    check = found["queues"]
     assert check.level == "warning"
     assert check.found == "jobs are ready in mail, and no worker serves that"
     assert "tenure jobs --queue NAME" in check.advice
+
+
+def test_an_older_job_is_seen_behind_many(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenure.service.cli.unserved.PAGE", 2)
+    shop.enqueue()
+    shop.enqueue(5, "silent", queue="slow", delay=60)
+    assert shop.use(looked)["queues"].found == "jobs are ready in mail, and no worker serves that"
+
+
+def test_types_that_no_worker_knows_are_named(cli: Cli, shop: Shop) -> None:
+    """Given back every 30 s they look like any job that waits for its time."""
+    shop.enqueue(2, "sned", queue="slow", delay=30)
+    shop.enqueue(1, "silent", queue="slow", delay=30)
+    assert "types" not in checks(cli)
+    found = shop.use(looked)
+    assert "queues" not in found
+    check = found["types"]
+    assert (check.level, check.found) == ("warning", "jobs of sned wait, and no worker knows that type")
+    assert "tenure jobs --type NAME" in check.advice
+
+
+def test_a_worker_that_doesnt_say_what_it_knows_may_know_all(shop: Shop) -> None:
+    """Of a version before this one."""
+    shop.enqueue(1, "sned", queue="slow")
+
+    async def with_another(app: Tenure) -> dict[str, Check]:
+        old = (
+            b'{"name":"old","host":"h","pid":1,"started_at":0,"queues":["mail"],"concurrency":1,"running":0,"jobs":[]}'
+        )
+        await (await app.store()).put_document(Document(tenant=SYSTEM, kind=WORKER, name="old", body=old))
+        return await looked(app)
+
+    assert "types" not in shop.use(with_another)
+
+
+def test_schedules_whose_job_no_worker_knows_are_named(shop: Shop) -> None:
+    async def schedule(app: Tenure) -> dict[str, Check]:
+        other = Tenure(app.url)
+
+        @other.job
+        async def report() -> None: ...
+
+        async with other:
+            for tenant in ("acme", "default"):
+                await other.tenant(tenant).schedule("nightly", 3_600, report.build())
+            await other.tenant("acme").schedule("fine", 3_600, app.definitions["silent"].build())
+            await other.tenant("bolt").schedule("resting", 3_600, report.build())
+            await other.tenant("bolt").pause_schedule("resting")
+        return await looked(app)
+
+    check = shop.use(schedule)["schedules"]
+    assert check.level == "warning"
+    assert check.found == (
+        "no worker knows the job of nightly of tenant acme (job report), nightly of tenant default (job report)"
+    )
+    assert "tenure schedules remove NAME" in check.advice
+
+
+def test_schedules_that_no_worker_declares_are_named(cli: Cli, shop: Shop) -> None:
+    async def declare(app: Tenure) -> None:
+        @app.job(every=60)
+        async def often() -> None: ...
+
+        await Declarations(app).look()
+        await Schedules(app).drop("often")
+
+    shop.use(declare)
+    warning(
+        cli, "undeclared", "no worker has declared often of tenant default for 24 hours: paused", "schedules remove"
+    )
+
+
+def test_names_are_few() -> None:
+    assert listed("abc") == "a, b, c"
+    assert listed("gfedcba") == "a, b, c, d, e and 2 more"
 
 
 def test_a_store_that_isnt_there_is_not_created(cli: Cli, shop: Shop) -> None:

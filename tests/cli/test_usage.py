@@ -58,7 +58,7 @@ def test_every_command_has_help(cli: Cli, command: str) -> None:
     [
         ("queues", ["list", "configure", "pause", "resume"]),
         ("dead-letters", ["list", "discard"]),
-        ("schedules", ["list"]),
+        ("schedules", ["list", "pause", "resume", "remove"]),
     ],
 )
 def test_every_action_has_help(cli: Cli, group: str, actions: list[str]) -> None:

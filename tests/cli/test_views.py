@@ -11,6 +11,7 @@ from tenure import Tenure
 from tenure.domain.event import Event
 from tenure.domain.names import SYSTEM
 from tenure.domain.states import EventKind
+from tenure.engine.declared import Declarations
 from tenure.engine.worker.presence import WORKER, RunningJob, WorkerCard
 from tenure.service.cli import workers
 from tenure.service.cli.top import WINDOW_SECONDS, Recent
@@ -41,6 +42,61 @@ def test_schedules(cli: Cli, shop: Shop) -> None:
         assert resting.split()[-1] == "paused"
     ran = cli.done("schedules", "--tenant", "acme")
     assert (ran.out, ran.err) == ("", "tenure: no schedules\n")
+
+
+def test_declared_schedules(cli: Cli, shop: Shop) -> None:
+    async def declare(app: Tenure) -> None:
+        @app.job(cron="0 3 * * *", queue="mail")
+        async def nightly() -> None: ...
+
+        await Declarations(app).look()
+        await app.schedule("often", 90, send.build("a"))
+
+    shop.use(declare)
+    told = {one["name"]: one for one in cli.json("schedules")["schedules"]}
+    assert (told["nightly"]["declared"], told["nightly"]["undeclared"]) == (True, False)
+    assert (told["often"]["declared"], told["often"]["undeclared"]) == (False, False)
+    head, nightly, often = cli.done("schedules").lines
+    assert head.split() == ["name", "when", "type", "queue", "made", "next", "last"]
+    assert "  mail   in code      " in nightly
+    assert "  mail   at run time  " in often
+
+
+def test_a_schedule_is_paused_resumed_and_removed(cli: Cli, shop: Shop) -> None:
+    async def declare(app: Tenure) -> None:
+        await app.tenant("acme").schedule("often", 90, send.options(tenant="acme").build("a"))
+
+    shop.use(declare)
+    acme = ("--tenant", "acme")
+    assert cli.done("schedules", "pause", "often", *acme).out == "often of tenant acme: paused\n"
+    assert cli.json("schedules", *acme)["schedules"][0]["paused"] is True
+    assert cli.done("schedules", "resume", "often", *acme).out.startswith("often of tenant acme: 20")
+    assert cli.json("schedules", "pause", "often", *acme)["paused"] is True
+    assert cli.done("schedules", "remove", "often", *acme).out == "often of tenant acme: removed\n"
+    assert cli.json("schedules", *acme) == {"schedules": []}
+    for action in ("pause", "resume", "remove"):
+        ran = cli("schedules", action, "often", *acme)
+        assert (ran.code, ran.out, ran.err) == (1, "", "tenure: schedule 'often': tenant acme has none of this name\n")
+    assert cli("schedules", "remove", "often", "--json").document == {
+        "tenant": "default",
+        "name": "often",
+        "removed": False,
+    }
+    assert cli("schedules", "remove", "no good").code == 2
+
+
+def test_what_workers_declare_is_refused_and_says_why(cli: Cli, shop: Shop) -> None:
+    async def declare(app: Tenure) -> None:
+        @app.job(every=60)
+        async def often() -> None: ...
+
+        await Declarations(app).look()
+
+    shop.use(declare)
+    ran = cli("schedules", "remove", "often")
+    assert (ran.code, ran.out) == (1, "")
+    assert "workers declare it; take cron= or every= off job often" in ran.err
+    assert cli.done("schedules", "pause", "often").out == "often of tenant default: paused\n"
 
 
 def test_no_workers(cli: Cli) -> None:

@@ -6,19 +6,16 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tenure.domain.calls import JobFilter
 from tenure.domain.errors import NotReady, StoreFrozen, TenureError
 from tenure.domain.names import Ms
-from tenure.domain.states import State, Status
-from tenure.domain.store import Store
 from tenure.engine.schedules import store_now
-from tenure.engine.worker.presence import WorkerCard
 from tenure.service.cli.arguments import add_command, add_store
 from tenure.service.cli.checks import Check, Level, ok, problem, warning
 from tenure.service.cli.output import Column, Out
 from tenure.service.cli.place import file_checks
 from tenure.service.cli.server import on_server, server_checks
 from tenure.service.cli.target import NO_STORE, load_app, names_none, path_of, shown_url, url_of
+from tenure.service.cli.unserved import unserved_checks
 from tenure.service.cli.words import counted
 from tenure.service.cli.workers import cards_of
 from tenure.stores.opening import open_store
@@ -30,9 +27,6 @@ COLUMNS = (Column("verdict"), Column("check"), Column("what", folds=True))
 
 CLOCK_WARNING: Ms = 1_000
 CLOCK_PROBLEM: Ms = 60_000
-
-LOOKED_AT = 500
-"""Waiting jobs whose queues are looked at, newest first."""
 
 
 def declare(commands: "Commands") -> None:
@@ -93,7 +87,7 @@ async def store_checks(url: str) -> list[Check]:
         before = _now()
         now = await store_now(store)  # goes the way of a write
         after = _now()
-        waiting = await ready_queues(store)
+        unserved = await unserved_checks(store, workers)
     except StoreFrozen:
         return [warning("store", "it is frozen for a transfer", "thaw it when the transfer is over")]
     except TenureError as error:
@@ -102,23 +96,7 @@ async def store_checks(url: str) -> list[Check]:
         await store.close()
     reachable = ok("store", f"reachable for reading and writing; {counted(len(workers), 'worker')} there")
     clock = clock_check(now, (before + after) // 2)
-    return [reachable, *unserved(waiting, workers), clock]
-
-
-async def ready_queues(store: Store) -> set[str]:
-    """Queues that have a job to run now, as far as the newest waiting jobs tell."""
-    page = await store.query(JobFilter(states=(State.PENDING,)), limit=LOOKED_AT)
-    return {view.job.spec.queue for view in page.jobs if view.status is Status.READY}
-
-
-def unserved(waiting: set[str], workers: list[WorkerCard]) -> list[Check]:
-    """Queues with jobs that none of the workers takes. Where there is no worker at all, that is said already."""
-    left = sorted(waiting - {queue for card in workers for queue in card.queues})
-    if not left or not workers:
-        return []
-    found = f"jobs are ready in {', '.join(left)}, and no worker serves that"
-    advice = "start a worker with --queues for it, or look for a mistyped queue or job type: tenure jobs --queue NAME"
-    return [warning("queues", found, advice)]
+    return [reachable, *unserved, clock]
 
 
 def clock_check(store: Ms, host: Ms) -> Check:
