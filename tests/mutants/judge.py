@@ -38,6 +38,7 @@ SUITES = {
     "few-postgres": "tests/stores/test_postgres_few.py",
     "frontier-postgres": "tests/stores/test_postgres_frontier.py",
     "transactions-postgres": "tests/engine/test_postgres_transactions.py",
+    "waits-postgres": "tests/stores/test_postgres_waits.py",
 }
 """The tests that a killer runs, up to the first that fails."""
 

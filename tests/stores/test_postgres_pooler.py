@@ -8,9 +8,13 @@ import psycopg
 import pytest
 
 from tenure import Context, Jobs, Tenure
+from tenure.domain.calls import Cancel
 from tenure.domain.errors import InvalidValue
+from tenure.domain.job import NewJob
+from tenure.domain.store import job_topic, queue_topic
 from tenure.stores.opening import open_store
 from tenure.stores.sql.postgres import PostgresStore
+from tenure.testing.clock import ManualClock
 from tenure.testing.conformance import TestBugs, TestExchange, world  # noqa: F401 a share of the suite
 from tenure.testing.factories import PostgresFactory
 from tenure.testing.factory import StoreFactory
@@ -19,6 +23,7 @@ from tests.stores.test_postgres_upgrade import INDEXED, Tree
 
 SIZE = 2
 PATIENCE = 60.0
+ID = "01900000-0000-7000-8000-000000000001"
 
 LEFT = """
 SELECT 'setting', name FROM pg_settings WHERE source = 'session'
@@ -132,3 +137,25 @@ def factory(pooler: tuple[Pooler, str]) -> StoreFactory:
 def test_options_that_mean_nothing(option: str, said: str) -> None:
     with pytest.raises(InvalidValue, match=said):
         open_store(f"postgresql://host/db?{option}")
+
+
+def test_the_end_of_a_job_there_is_heard_by_callers_that_arent_behind_it(
+    pooler: tuple[Pooler, str], postgres_url: str
+) -> None:
+    """Its worker hears of no announcement, and tells the feed."""
+    _, url = pooler
+
+    async def main() -> None:
+        factory = PostgresFactory(postgres_url)
+        caller = await factory.create(ManualClock())
+        worker = open_store(f"{url}?schema={factory.schema_of(caller)}&pooler=transaction")
+        assert await caller.wait([queue_topic("nobodys")], PATIENCE)  # it listens
+        await worker.enqueue([NewJob(tenant="acme", id=ID, queue="mail", job_type="send", payload=b"{}")])
+        waiting = asyncio.create_task(caller.wait([job_topic(("acme", ID))], PATIENCE))
+        await asyncio.sleep(0)
+        await worker.command([Cancel(tenant="acme", id=ID)])
+        assert await waiting
+        await worker.close()
+        await factory.destroy(caller)
+
+    asyncio.run(main())

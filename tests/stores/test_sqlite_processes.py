@@ -5,18 +5,21 @@ import fcntl
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tenure.domain.calls import Cancel, Claim, Claimed, Enqueued, Settle, Succeed
+from tenure.domain.calls import Cancel, Claim, Claimed, Enqueued, JobView, Settle, Succeed
 from tenure.domain.errors import InvalidValue
 from tenure.domain.job import NewJob
 from tenure.domain.model import Unit, enqueue
-from tenure.domain.store import CANCELS, queue_topic
+from tenure.domain.states import State
+from tenure.domain.store import CANCELS, job_topic, queue_topic
 from tenure.stores.sql.sqlite import SqliteStore
 from tenure.stores.sql.sqlite.file import StoreFile
+from tenure.stores.sql.sqlite.writer import Writer
 
 
 def job(number: int) -> NewJob:
@@ -113,6 +116,61 @@ def test_who_waits_for_cancels_hears_of_nothing_else(tmp_path: Path, monkeypatch
 
     asyncio.run(main())
     assert list(tmp_path.glob("jobs.db-wake/*")) == []
+
+
+def test_without_sockets_polling_tells_of_cancels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenure.stores.sql.sqlite.wake.Wake._bind", lambda self: None)
+
+    async def main() -> bool:
+        store, other = SqliteStore(tmp_path / "jobs.db"), SqliteStore(tmp_path / "jobs.db")
+        await store.migrate()
+        await store.enqueue([job(1)])
+        waiting = asyncio.create_task(other.wait([CANCELS], 50))
+        await asyncio.sleep(0)
+        await store.command([Cancel(tenant="acme", id=job(1).id)])
+        told = await waiting
+        await other.close()
+        await store.close()
+        return told
+
+    assert asyncio.run(main())
+
+
+def test_who_waits_while_a_job_of_this_process_is_committed_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It read the job as it was before the commit, and its wait began after the job's end was written."""
+    monkeypatch.setattr("tenure.stores.sql.sqlite.wake.POLL_SECONDS", (60.0, 60.0))
+
+    async def main() -> bool:
+        store = SqliteStore(tmp_path / "jobs.db")
+        await store.migrate()
+        await store.enqueue([job(1)])
+        claimed = await store.claim(claim(1))
+        assert isinstance(claimed, Claimed)
+        parts, written, read = Writer._parts, threading.Event(), threading.Event()
+
+        def all_written(*given: Any) -> list[Any]:
+            replies = parts(*given)
+            written.set()
+            read.wait()
+            return replies
+
+        monkeypatch.setattr(Writer, "_parts", all_written)
+        settling = asyncio.create_task(store.settle([Settle(claimed.jobs[0].token, Succeed())]))
+        await asyncio.to_thread(written.wait)
+        waiting = asyncio.create_task(store.wait([job_topic(("acme", job(1).id))], 50))
+        await asyncio.sleep(0)
+        (view,) = await store.get([("acme", job(1).id)])
+        assert isinstance(view, JobView)
+        assert view.job.state is State.RUNNING
+        read.set()
+        await settling
+        told = await waiting
+        await store.close()
+        return told
+
+    assert asyncio.run(main())
 
 
 def test_a_dead_listener_is_swept_up(tmp_path: Path) -> None:

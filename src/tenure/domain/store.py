@@ -251,9 +251,19 @@ def queue_topic(queue: str) -> str:
     return f"queue/{queue}"
 
 
+_JOB = "job"
+
+
 def job_topic(ref: Ref) -> str:
     """This job ended."""
-    return f"job/{ref[0]}/{ref[1]}"
+    return f"{_JOB}/{ref[0]}/{ref[1]}"
+
+
+def job_of(topic: str) -> Ref | None:
+    """The job that a topic is about, if it is about one."""
+    kind, _, ref = topic.partition("/")
+    tenant, _, id = ref.partition("/")
+    return (tenant, id) if kind == _JOB else None
 
 
 def document_topic(tenant: str, kind: str) -> str:

@@ -5,7 +5,31 @@ import contextlib
 import threading
 from collections.abc import Collection, Iterable
 
-from tenure.domain.store import CANCELS, EVERYTHING
+from tenure.domain.job import Ref
+from tenure.domain.model import Unit
+from tenure.domain.store import CANCELS, EVERYTHING, job_of, job_topic
+
+
+class Changed:
+    """What calls changed, for those who wait. Whose jobs are told is decided after the commit: a caller that began to
+    wait before it may have read the job as it was.
+    """
+
+    def __init__(self, topics: Iterable[str] = ()) -> None:
+        self.topics = set(topics)
+        """All but those of single jobs."""
+        self.ended: list[Ref] = []
+
+    def add(self, unit: Unit) -> None:
+        self.topics |= unit.topics(jobs=False)
+        self.ended += unit.ended_jobs
+
+    def __bool__(self) -> bool:
+        return bool(self.topics or self.ended)
+
+    def clear(self) -> None:
+        self.topics.clear()
+        self.ended.clear()
 
 
 class Hints:
@@ -32,9 +56,14 @@ class Hints:
 
     @property
     def jobs_awaited(self) -> bool:
-        """Whether somebody waits for a single job."""
+        """Whether the end of a single job is waited for."""
         with self._lock:
-            return any(topic.startswith("job/") for topic in self._waiting)
+            return any(job_of(topic) is not None for topic in self._waiting)
+
+    def awaited_jobs(self) -> list[Ref]:
+        """The jobs whose end is waited for."""
+        with self._lock:
+            return [ref for topic in self._waiting if (ref := job_of(topic)) is not None]
 
     def _forget(self, topics: Collection[str], hint: asyncio.Future[None]) -> None:
         with self._lock:
@@ -43,6 +72,11 @@ class Hints:
                 waiting.discard(hint)
                 if not waiting:
                     self._waiting.pop(topic, None)
+
+    def tell_changed(self, changed: Changed) -> None:
+        """The same of what a call changed, which is committed."""
+        ended = map(job_topic, changed.ended) if changed.ended and self.jobs_awaited else ()
+        self.tell([*changed.topics, *ended])
 
     def tell(self, topics: Iterable[str]) -> None:
         """Wakes whoever waits for one of the topics."""

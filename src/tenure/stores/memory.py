@@ -14,6 +14,7 @@ from tenure.domain.names import Ms
 from tenure.domain.store import Capabilities, Clock, ClockFloor
 from tenure.stores.base import ModelStore, Operation
 from tenure.stores.clock import system_clock
+from tenure.stores.hints import Changed
 from tenure.stores.memory_tables import MemoryTables
 
 T = TypeVar("T")
@@ -56,15 +57,15 @@ class MemoryStore(ModelStore):
 
     async def _write(self, *parts: Operation) -> list[Any]:
         replies = []
-        topics: set[str] = set()
+        changed = Changed()
         with self._lock:
             now = self._now()
             for part in parts:
                 unit = Unit(self._tables, now)
                 replies.append(part(unit))
                 self._tables.keep(unit)
-                topics |= unit.topics(self._hints.jobs_awaited)
-        self._hints.tell(topics)
+                changed.add(unit)
+        self._hints.tell_changed(changed)
         return replies
 
     async def _read(self, part: Callable[[Unit], T]) -> T:

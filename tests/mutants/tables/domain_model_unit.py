@@ -54,13 +54,9 @@ MUTANTS = (
         breaks="§17 a lost pub/sub message hangs a caller",
         edits=(
             Edit(
-                "Unit.topics",
-                (
-                    "if jobs:\n"
-                    "        topics.update(job_topic(ref) for ref, after in self.after.items() if "
-                    "after.state.terminal)"
-                ),
-                "if jobs:",
+                "Unit.ended_jobs",
+                "*(ref for ref, job in self.after.items() if job.state.terminal), ",
+                "",
             ),
         ),
         killers=("conformance-memory",),

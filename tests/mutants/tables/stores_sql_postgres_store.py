@@ -43,4 +43,34 @@ MUTANTS = (
         killers=("transactions-postgres",),
         why="The machine has no transactions of a user's.",
     ),
+    Mutant(
+        name="postgres-feed-without-a-look",
+        what="Who waits for a job of another process is told by name or not at all.",
+        breaks="§13: waiting = subscribe → read the state → hint or poll → read",
+        edits=(Edit("_Open.heard", "self._watch.rouse()", "pass"),),
+        killers=("waits-postgres",),
+        why="A hint is no promise, so neither checker nor lockstep judges hints.",
+    ),
+    Mutant(
+        name="postgres-deaf-to-cancels",
+        what="Behind a pooler a cancel is learnt of when the lease is renewed.",
+        breaks="§8: where hints are missing, within seconds",
+        edits=(Edit("PostgresStore._wait_deaf", "heard or until_due < timeout_seconds", "heard"),),
+        killers=("waits-postgres",),
+        why="A hint is no promise, so neither checker nor lockstep judges hints.",
+    ),
+    Mutant(
+        name="postgres-awaited-before-the-commit",
+        what="Who begins to wait while a job's end is being committed isn't told.",
+        breaks="§13: waiting = subscribe → read the state → hint or poll → read",
+        edits=(
+            Edit(
+                "_Open._transaction",
+                "changed.add(unit)",
+                "changed.add(unit)\n            changed.ended *= self._hints.jobs_awaited",
+            ),
+        ),
+        killers=("waits-postgres",),
+        why="A hint is no promise, so neither checker nor lockstep judges hints.",
+    ),
 )

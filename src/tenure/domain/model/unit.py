@@ -285,6 +285,11 @@ class Unit:
         moved = (ref for ref, job in self.after.items() if job.state.terminal and self._was_open(ref))
         return [*moved, *self._ended]
 
+    @property
+    def ended_jobs(self) -> list[Ref]:
+        """Jobs that are at their end now: callers wait for them."""
+        return [*(ref for ref, job in self.after.items() if job.state.terminal), *self._ended]
+
     def _was_open(self, ref: Ref) -> bool:
         before = self.before[ref]
         return before is not None and not before.state.terminal
@@ -341,8 +346,7 @@ class Unit:
         if any(_called_off(self.before[ref], after) for ref, after in self.after.items()):
             topics.add(CANCELS)
         if jobs:
-            topics.update(job_topic(ref) for ref, after in self.after.items() if after.state.terminal)
-            topics.update(job_topic(ref) for ref in self._ended)
+            topics.update(map(job_topic, self.ended_jobs))
         for (tenant, kind, name), document in self.documents.items():
             if kind == QUEUE:
                 topics.add(queue_topic(name))

@@ -106,6 +106,7 @@ class World:
         self._numbers = count(1)
         self._claims = count(1)
         self._more: list[World] = []
+        self._elsewhere: Store | None = None
         self.store: Store = self.run(factory.create(clock))
 
     def run(self, verb: Coroutine[Any, Any, T]) -> T:
@@ -115,6 +116,8 @@ class World:
     def close(self) -> None:
         for other in self._more:
             other.close()
+        if self._elsewhere not in (None, self.store):
+            self.run(self.factory.destroy(self._elsewhere))
         self.run(self.factory.destroy(self.store))
 
     def twin(self) -> "World":
@@ -127,6 +130,12 @@ class World:
         other = self.twin()
         other._numbers, other._claims = self._numbers, self._claims
         return other
+
+    def elsewhere(self) -> Store:
+        """Another client of the same store, as of another process. It waits; memory has none, and gives the store."""
+        if self._elsewhere is None:
+            self._elsewhere = self.run(self.factory.second(self.store, self.clock))
+        return self._elsewhere
 
     def crash(self) -> None:
         """Ends the store's process and opens what survived."""

@@ -1,4 +1,7 @@
-"""Waiting: `wake_after` tells what time alone will change, hints tell the rest (§11a.7)."""
+"""Waiting: `wake_after` tells what time alone will change, hints tell the rest (§11a.7).
+
+A hint reaches who waits in the process that made the change, and who waits in another: each test here asks for both.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -126,21 +129,29 @@ def test_a_job_that_only_seemed_due_waits_again(world: World) -> None:
     assert world.claim().wake_after == SECOND
 
 
-def hinted(world: World, topic: str, change: Callable[[], object]) -> bool:
-    """Whether a wait for the topic that began before the change was told of it."""
+PATIENCE = 5.0
+QUIET = 0.1
+"""How long a client that begins to listen hears nothing before a test begins: it may be told first to look at all."""
 
-    async def begin() -> asyncio.Task[bool]:
-        waiter = asyncio.create_task(world.store.wait([topic], 5))
+
+def hinted(world: World, topic: str, change: Callable[[], object]) -> bool:
+    """Whether waits for the topic that began before the change were told of it: one here, one as of another process."""
+    elsewhere = world.elsewhere()
+
+    async def begin() -> list[asyncio.Task[bool]]:
+        while elsewhere is not world.store and await elsewhere.wait([topic], QUIET):
+            pass
+        waiters = [asyncio.create_task(store.wait([topic], PATIENCE)) for store in (world.store, elsewhere)]
         for _ in range(3):
             await asyncio.sleep(0)
-        return waiter
+        return waiters
 
-    async def end(waiter: asyncio.Task[bool]) -> bool:
-        return await waiter
+    async def end(waiters: list[asyncio.Task[bool]]) -> bool:
+        return all(await asyncio.gather(*waiters))
 
-    waiter = world.run(begin())
+    waiters = world.run(begin())
     change()
-    return world.run(end(waiter))
+    return world.run(end(waiters))
 
 
 MAIL = queue_topic("mail")

@@ -10,12 +10,11 @@ import psycopg
 from psycopg import Connection
 
 from tenure.domain.errors import StoreError
-from tenure.domain.store import EVERYTHING
 from tenure.stores.sql.postgres.connection import Server
 from tenure.stores.sql.postgres.dial import Dial
 from tenure.stores.sql.postgres.patience import PatientConnection
 from tenure.stores.sql.postgres.reach import RECONNECT_SECONDS
-from tenure.stores.sql.postgres.wake import channel
+from tenure.stores.sql.postgres.wake import MISSED, channel
 
 
 class Ears:
@@ -68,7 +67,7 @@ class Ears:
         connection = self._connection = self._dial.take()
         self._server.hints.back(self)
         self._loop.add_reader(connection.fileno(), self._hear, connection)
-        self._tell((EVERYTHING,))  # whatever was told before
+        self._tell(MISSED)
 
     def _connect_later(self, error: Exception) -> None:
         self._server.hints.lost(self, error)

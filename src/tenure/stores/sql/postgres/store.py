@@ -18,15 +18,17 @@ from msgspec.structs import replace
 from tenure.domain import model
 from tenure.domain.calls import Claim, Claimed, Document, Enqueued, EventPage, Exchanged, Settle, Settled, Stored
 from tenure.domain.errors import KeyWaits, OutcomeUnknown, Refused, StoreCorrupt, StoreUnavailable
-from tenure.domain.job import Alike, NewJob
+from tenure.domain.job import Alike, NewJob, Ref
 from tenure.domain.model import Unit
 from tenure.domain.names import Ms
-from tenure.domain.store import FEED_TOPIC, Capabilities, Clock, ClockFloor, queue_topic
+from tenure.domain.states import State
+from tenure.domain.store import CANCELS, FEED_TOPIC, Capabilities, Clock, ClockFloor, job_of, queue_topic
 from tenure.stores.base import ModelStore, Operation, carries_keys, check_batch, putting
-from tenure.stores.hints import Hints
+from tenure.stores.hints import Changed, Hints
 from tenure.stores.sql import hot
 from tenure.stores.sql.postgres import fibers, quick
 from tenure.stores.sql.postgres.arriving import MANY, arrive
+from tenure.stores.sql.postgres.awaited import ANNOUNCE_SECONDS, AWAITED, Awaited
 from tenure.stores.sql.postgres.connection import WRITING, NotNow, Server, sound, translated
 from tenure.stores.sql.postgres.ears import Ears
 from tenure.stores.sql.postgres.fibers import LoopConnections
@@ -54,6 +56,7 @@ from tenure.stores.sql.postgres.tables import PostgresTables
 from tenure.stores.sql.postgres.transaction import PostgresTransaction
 from tenure.stores.sql.postgres.verify import verify
 from tenure.stores.sql.postgres.wake import News, Wake
+from tenure.stores.sql.postgres.watch import Watch
 from tenure.stores.sql.snapshot import SqlSnapshot
 from tenure.stores.ways import Way, Ways
 
@@ -68,6 +71,8 @@ MIGRATE_SECONDS = 60.0
 BUSY_MS: Ms = 5
 """When to ask again after a claim that found less than it wanted, and another claim at something it passed over."""
 SLACK_MS: Ms = 1_000
+DEAF_SECONDS = 2.0
+"""How often to look for cancels where hints of other processes don't arrive."""
 ENQUEUES_AHEAD = 3
 """Two for the server, and one that is being made ready."""
 READING = b"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
@@ -279,8 +284,27 @@ class PostgresStore(ModelStore):
         return await self._in_thread(self._opened().verify)
 
     async def wait(self, topics: Collection[str], timeout_seconds: float) -> bool:
-        self._opened().listen()
-        return await super().wait(topics, timeout_seconds)
+        """A wait for a job is announced, unless it ends at once."""
+        opened = self._opened()
+        if self._server.pooled:
+            return await self._wait_deaf(topics, timeout_seconds)
+        opened.listen()
+        refs = [ref for ref in map(job_of, topics) if ref is not None]
+        if not refs:
+            return await super().wait(topics, timeout_seconds)
+        announcing = asyncio.get_running_loop().call_later(ANNOUNCE_SECONDS, opened.announce, refs)
+        try:
+            return await super().wait(topics, timeout_seconds)
+        finally:
+            announcing.cancel()
+
+    async def _wait_deaf(self, topics: Collection[str], timeout_seconds: float) -> bool:
+        """Behind a pooler nobody hears of other processes. Callers look by themselves; for cancels they wait for an
+        hour, so there it is the store that says when to look.
+        """
+        until_due = min(timeout_seconds, DEAF_SECONDS) if CANCELS in topics else timeout_seconds
+        heard = await super().wait(topics, until_due)
+        return heard or until_due < timeout_seconds
 
     async def _in_thread(self, what: Callable[..., T], *values: Any) -> T:
         """A caller that gives up leaves the call alone: it ends as it would have."""
@@ -328,7 +352,9 @@ class _Open:
         )
         self.pool = ThreadPoolExecutor(server.connections, "tenure-postgres")
         self.in_order = ThreadPoolExecutor(1, "tenure-postgres-in-order")
-        self.wake = Wake(server, hints.tell)
+        self.wake = Wake(server, self.heard)
+        self._awaited = Awaited()
+        self._watch = Watch(hints, self.still_open)
         self._lock = threading.Lock()
         self._on_loops = runs_on_loops(server, pool)
         self._loops: dict[asyncio.AbstractEventLoop, LoopConnections] = {}
@@ -343,9 +369,30 @@ class _Open:
         if loop not in self._ears:
             with self._lock:
                 ended = [self._ears.pop(other) for other in list(self._ears) if other.is_closed()]
-                self._ears[loop] = Ears(self._server, self.wake.own, self._hints.tell, self.pool)
+                self._ears[loop] = Ears(self._server, self.wake.own, self.heard, self.pool)
             for ears in ended:
                 ears.close()
+
+    def announce(self, refs: Sequence[Ref]) -> None:
+        """Lets other processes know that jobs are waited for here."""
+        if topics := self._awaited.announce(refs):
+            self.wake.tell(topics)
+
+    def heard(self, topics: Collection[str]) -> None:
+        """What another process told."""
+        announced = {topic for topic in topics if topic.startswith(AWAITED)}
+        if announced:
+            refs = [ref for topic in announced if (ref := job_of(topic.removeprefix(AWAITED))) is not None]
+            if ended := self._awaited.heard(refs):
+                self.wake.tell(ended)
+        self._hints.tell(set(topics) - announced)
+        if FEED_TOPIC in topics:
+            self._watch.rouse()
+
+    def still_open(self, refs: Sequence[Ref]) -> set[Ref]:
+        """Those of these jobs that haven't ended."""
+        with self._at_once() as tables:
+            return {(tenant, id) for tenant, id, state in tables.of("states", refs) if not State(state).terminal}
 
     async def on_loop(self, what: Callable[..., T], *values: Any) -> T:
         """Runs a call on this event loop, or in a thread where it may not. One whose caller gives up goes on."""
@@ -385,10 +432,10 @@ class _Open:
         connections = self._loops.get(asyncio.get_running_loop())
         if connections is None:
             return None
-        topics = {FEED_TOPIC, queue_topic(job.queue)}
-        news = News(self.wake, topics)
+        changed = Changed({FEED_TOPIC, queue_topic(job.queue)})
+        news = News(self.wake, changed.topics)
         now = None if self._clock is None else self._clock()
-        asked = quick.enqueue(connections, job, now, news, lambda: self._tell(topics, carried=news.carried))
+        asked = quick.enqueue(connections, job, now, news, lambda: self._tell(changed, carried=news.carried))
         return None if asked is None else await asked
 
     def enqueue(
@@ -416,18 +463,18 @@ class _Open:
         severed: Severed | None,
     ) -> list[Enqueued | Refused]:
         kinds = [jobs.kind] if type(jobs) is Alike else jobs
-        topics = {FEED_TOPIC, *(queue_topic(queue) for queue in {job.queue for job in kinds})}
-        news = News(self.wake, topics)
+        changed = Changed({FEED_TOPIC, *(queue_topic(queue) for queue in {job.queue for job in kinds})})
+        news = News(self.wake, changed.topics)
 
         def attempt(careful: bool) -> list[Enqueued | Refused]:
             if not careful and self._arrived(jobs, news, placed):
                 return list(map(Enqueued, jobs.ids if type(jobs) is Alike else [job.id for job in jobs]))
             self.place.ways.took(Way.ENQUEUE_MODEL)
             parts = [lambda unit: model.enqueue(unit, jobs, atomic)]
-            return cast(list[Enqueued | Refused], self._transaction(parts, jobs, topics, careful)[0])
+            return cast(list[Enqueued | Refused], self._transaction(parts, jobs, changed, careful)[0])
 
         replies = self._again(attempt, severed, KEY_SECONDS if patient else 0.0)
-        self._tell(topics, carried=news.carried)
+        self._tell(changed, carried=news.carried)
         return replies
 
     def _arrived(self, jobs: Sequence[NewJob], news: News, placed: Callable[[], None]) -> bool:
@@ -437,19 +484,19 @@ class _Open:
 
     def settle(self, settlements: Sequence[Settle]) -> list[Settled | Refused]:
         """By one statement if that will do, else as any other call."""
-        topics: set[str] = set()
+        changed = Changed()
 
         def attempt(careful: bool) -> list[Settled | Refused]:
             finished = None if careful else self._finished(settlements)
             if finished is not None:
-                topics.update(finished[1].topics(self._hints.jobs_awaited))
+                changed.add(finished[1])
                 return finished[0]
             parts = [lambda unit: hot.settle(unit, settlements)]
-            return cast(list[Settled | Refused], self._transaction(parts, (), topics, careful, keyed=keyed)[0])
+            return cast(list[Settled | Refused], self._transaction(parts, (), changed, careful, keyed=keyed)[0])
 
         keyed = carries_keys(settlements)
         replies = self._again(attempt, key_seconds=0.0 if keyed else None)
-        self._tell(topics)
+        self._tell(changed)
         return replies
 
     def _finished(self, settlements: Sequence[Settle]) -> tuple[list[Settled | Refused], Unit] | None:
@@ -460,17 +507,17 @@ class _Open:
         """A claim by itself: by one statement where few jobs are to be expected. Else what it looks at first is asked
         for as its transaction begins.
         """
-        topics: set[str] = set()
+        changed = Changed()
 
         def attempt(careful: bool) -> Claimed | Refused:
             may_be_few = self._on_loops and not careful and self.place.few
             if may_be_few and (claimed := self._claimed_few(request)) is not None:
                 return claimed
             ahead = None if careful else partial(PostgresTables.look_ahead, request=request)
-            return cast(Claimed | Refused, self._transaction([part], (), topics, careful, ahead, claiming=True)[0])
+            return cast(Claimed | Refused, self._transaction([part], (), changed, careful, ahead, claiming=True)[0])
 
         reply = self._again(attempt)
-        self._tell(topics)
+        self._tell(changed)
         return reply
 
     def _claimed_few(self, request: Claim) -> Claimed | None:
@@ -483,20 +530,22 @@ class _Open:
 
     def write(self, parts: Sequence[Operation], claiming: bool = False, keyed: bool = False) -> list[Any]:
         """Runs the parts in one transaction, again from the beginning whenever somebody else was faster."""
-        topics: set[str] = set()
+        changed = Changed()
         replies = self._again(
-            lambda careful: self._transaction(parts, (), topics, careful, claiming=claiming, keyed=keyed),
+            lambda careful: self._transaction(parts, (), changed, careful, claiming=claiming, keyed=keyed),
             key_seconds=0.0 if keyed else None,
         )
-        self._tell(topics)
+        self._tell(changed)
         return replies
 
-    def _tell(self, topics: set[str], carried: bool = False) -> None:
-        """Tells this process, and others unless they were told with the transaction."""
+    def _tell(self, changed: Changed, carried: bool = False) -> None:
+        """Tells this process, and others what they weren't told with the transaction."""
+        self._hints.tell_changed(changed)
+        topics = set() if carried else changed.topics
+        if changed.ended:
+            topics = topics | self._awaited.ended(changed.ended)
         if topics:
-            self._hints.tell(topics)
-            if not carried:
-                self.wake.tell(topics)
+            self.wake.tell(topics)
 
     def _again(
         self, attempt: Callable[[bool], T], severed: Severed | None = None, key_seconds: float | None = None
@@ -565,14 +614,14 @@ class _Open:
         self,
         parts: Sequence[Operation],
         jobs: Sequence[NewJob],
-        topics: set[str],
+        changed: Changed,
         careful: bool,
         ahead: Callable[..., None] | None = None,
         claiming: bool = False,
         keyed: bool = False,
     ) -> list[Any]:
         """`ahead` asks what the first part will, given the tables and the time, if that is known."""
-        topics.clear()
+        changed.clear()
         now = None if self._clock is None else self._clock()
         with self._connected(WRITING) as tables:
             if keyed:
@@ -588,7 +637,7 @@ class _Open:
                 unit = Unit(tables, now)
                 replies.append(part(unit))
                 tables.keep(unit)
-                topics |= unit.topics(self._hints.jobs_awaited)
+                changed.add(unit)
             return replies
 
     def read(self, part: Callable[[Unit], T]) -> T:
@@ -666,5 +715,6 @@ class _Open:
     def close(self) -> None:
         self.in_order.shutdown()
         self.pool.shutdown()
+        self._watch.close()
         self.wake.close()
         self.connections.hang_up()

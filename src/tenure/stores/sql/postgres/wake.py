@@ -18,12 +18,13 @@ import psycopg
 from psycopg import Connection, Notify
 
 from tenure.domain.errors import StoreError
-from tenure.domain.store import EVERYTHING, FEED_TOPIC
+from tenure.domain.store import CANCELS, EVERYTHING, FEED_TOPIC, job_of
+from tenure.stores.sql.postgres.awaited import AWAITED
 from tenure.stores.sql.postgres.connection import Server
 from tenure.stores.sql.postgres.reach import RECONNECT_SECONDS
 
 LONGEST = 7_000
-"""Bytes of a notification; a longer one says that everything changed."""
+"""Bytes of a notification; a longer one says less, or that everything changed."""
 NEWS_SECONDS = 0.004
 PAUSE_SECONDS = 0.006
 FEED_PAUSE_SECONDS = 0.1
@@ -36,10 +37,21 @@ def channel(server: Server) -> str:
     return f"tenure_{server.schema}"
 
 
+MISSED = (EVERYTHING, CANCELS)
+"""What a process tells itself that listens anew: anything may have been told before."""
+
+
 def payload(topics: Collection[str]) -> str:
-    """What a notification says."""
-    text = "\n".join(sorted(topics))
-    return text if len(text.encode()) <= LONGEST else EVERYTHING
+    """What a notification says. Where that is too much, announcements and single jobs go first: who waits for a job
+    looks for itself when it hears of the feed.
+    """
+    few = {topic for topic in topics if not topic.startswith(AWAITED)}
+    fewer = {topic for topic in few if FEED_TOPIC not in few or job_of(topic) is None}
+    for told in (topics, few, fewer):
+        text = "\n".join(sorted(told))
+        if len(text.encode()) <= LONGEST:
+            return text
+    return "\n".join(MISSED) if CANCELS in topics else EVERYTHING
 
 
 class News:
@@ -201,7 +213,7 @@ class Wake:
         while True:
             if self._listening and not listens:
                 connection.execute(f'LISTEN "{self.channel}"'.encode())
-                self._tell((EVERYTHING,))  # whatever was told before
+                self._tell(MISSED)
                 listens = True
             with self._lock:
                 self._known, pause = self._wanted(), self._pause()
@@ -240,9 +252,15 @@ class Wake:
     def _send(self, connection: "Connection[Any]") -> None:
         with self._lock:
             topics, self._topics = self._topics, set()
-        if topics:
+        if not topics:
+            return
+        try:
             connection.execute("SELECT pg_notify($1, $2)", (self.channel, payload(topics)))
-            self._last = time.monotonic()
+        except psycopg.Error:
+            with self._lock:
+                self._topics |= topics  # over the next connection
+            raise
+        self._last = time.monotonic()
 
 
 def _hear(connection: "Connection[Any]") -> None:

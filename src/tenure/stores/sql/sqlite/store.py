@@ -18,7 +18,7 @@ from tenure.domain.names import Ms
 from tenure.domain.store import CANCELS, EVERYTHING, Capabilities, Clock, ClockFloor
 from tenure.stores.base import ModelStore, Operation
 from tenure.stores.clock import system_clock
-from tenure.stores.hints import Hints
+from tenure.stores.hints import Changed, Hints
 from tenure.stores.inside import inside, inside_at
 from tenure.stores.sql import hot
 from tenure.stores.sql.snapshot import SqlSnapshot
@@ -159,7 +159,7 @@ class SqliteStore(ModelStore):
         finally:
             if opened.ours:
                 await asyncio.shield(asyncio.to_thread(opened.close))
-        self._opened().kept({EVERYTHING})
+        self._opened().kept(Changed({EVERYTHING}))
 
     def snapshot(self) -> AbstractContextManager[SqlSnapshot]:
         """The file as it is now, read by the calling thread on a connection of its own, until the block ends."""
@@ -206,14 +206,14 @@ class _Open:
         own = f"{os.getpid()}-{os.urandom(4).hex()}"
         self.wake = Wake(file, lambda: hints.tell((EVERYTHING,)), own)
         self._wake_of_cancels = Wake(file, lambda: hints.tell((CANCELS,)), own, of_cancels=True)
-        self.writer = Writer(file, clock, self.kept, lambda: hints.jobs_awaited, ways)
+        self.writer = Writer(file, clock, self.kept, ways)
         self._reading = Held(lambda: SqliteTables(file.connect()), disconnect)
 
-    def kept(self, topics: set[str]) -> None:
+    def kept(self, changed: Changed) -> None:
         """Tells whoever waits, here and in other processes."""
-        if topics:
-            self._hints.tell(topics)
-            self.wake.tell(CANCELS in topics)
+        if changed:
+            self._hints.tell_changed(changed)
+            self.wake.tell(CANCELS in changed.topics)
 
     def listen(self, topics: Collection[str]) -> None:
         """Hears of what others do, as far as it is waited for."""

@@ -1,7 +1,7 @@
 """Waking other processes on the same file: one datagram socket per process in `<file>-wake/`, a byte per commit.
 
 Where sockets can't be had, and for whoever writes without telling, `PRAGMA data_version` is polled. Who waits for
-cancels has a socket for them alone, which other commits pass by.
+cancels has a socket for them alone, which other commits pass by, and polls only without one.
 """
 
 import os
@@ -88,13 +88,14 @@ class Wake:
         watched: list[int | socket.socket] = [self._stop]
         if self._receiver is not None:
             watched.append(self._receiver)
+        polls = not self._of_cancels or self._receiver is None
         shortest, longest = POLL_SECONDS
         wait = shortest
         while True:
-            ready, _, _ = select.select(watched, [], [], None if self._of_cancels else wait)
+            ready, _, _ = select.select(watched, [], [], wait if polls else None)
             if self._stop in ready:
                 break
-            changed = not self._of_cancels and self._changed()
+            changed = polls and self._changed()
             if self._receiver in ready:
                 _drain(self._receiver)
             if ready or changed:

@@ -19,6 +19,7 @@ from tenure.domain.errors import OutcomeUnknown, StoreFull
 from tenure.domain.model import Unit
 from tenure.domain.store import Clock
 from tenure.stores.base import Operation
+from tenure.stores.hints import Changed
 from tenure.stores.sql.sqlite.file import BUSY_MS, StoreFile, is_busy, store_error
 from tenure.stores.sql.sqlite.forks import Held
 from tenure.stores.sql.sqlite.tables import SqliteTables, disconnect
@@ -47,20 +48,18 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    """Serialises every write of this process. `kept` is told the topics of each commit."""
+    """Serialises every write of this process. `kept` is told what each commit changed."""
 
     def __init__(
         self,
         file: StoreFile,
         clock: Clock,
-        kept: Callable[[set[str]], None],
-        jobs_awaited: Callable[[], bool],
+        kept: Callable[[Changed], None],
         ways: Ways,
     ) -> None:
         self._file = file
         self._clock = clock
         self._kept = kept
-        self._jobs_awaited = jobs_awaited
         self._ways = ways
         self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self._held = Held(self._connected, disconnect)
@@ -104,26 +103,26 @@ class Writer:
         return calls, True
 
     def _serve(self, calls: list[Call]) -> None:
-        topics: set[str] = set()
+        changed = Changed()
         try:
-            answers = self._commit(calls, topics)
+            answers = self._commit(calls, changed)
         except BaseException as error:
             for call in calls:
                 call.reply.set_exception(error)
             return
-        self._kept(topics)
+        self._kept(changed)
         for call, answer in zip(calls, answers, strict=True):
             if answer.error is None:
                 call.reply.set_result(answer.replies)
             else:
                 call.reply.set_exception(answer.error)
 
-    def _commit(self, calls: list[Call], topics: set[str]) -> list[Answer]:
+    def _commit(self, calls: list[Call], changed: Changed) -> list[Answer]:
         """One transaction for all. A COMMIT of unknown outcome is run again: every call is repeatable (§5a)."""
         for attempt in (1, 2):
             try:
                 with self._file.locked():
-                    return self._begun(calls, topics)
+                    return self._begun(calls, changed)
             except _CommitFailed as failed:
                 self._held.close()
                 if attempt == 2:
@@ -136,7 +135,7 @@ class Writer:
                 raise
         raise AssertionError("unreachable")
 
-    def _begun(self, calls: list[Call], topics: set[str]) -> list[Answer]:
+    def _begun(self, calls: list[Call], changed: Changed) -> list[Answer]:
         """Waits for a program that doesn't take our lock, a little at a time: nobody can fork meanwhile."""
         until = time.monotonic() + BUSY_MS / 1_000
         while True:
@@ -147,14 +146,14 @@ class Writer:
                     if not is_busy(error) or time.monotonic() > until:
                         raise
                     continue
-                return self._transaction(tables, calls, topics)
+                return self._transaction(tables, calls, changed)
 
-    def _transaction(self, tables: SqliteTables, calls: list[Call], topics: set[str]) -> list[Answer]:
+    def _transaction(self, tables: SqliteTables, calls: list[Call], changed: Changed) -> list[Answer]:
         connection = tables.connection
         tables.begin()
         if len(calls) > 1:
             self._ways.took(Way.GROUPED)
-        answers = [self._savepoint(tables, call, topics) for call in calls]
+        answers = [self._savepoint(tables, call, changed) for call in calls]
         try:
             connection.execute("COMMIT")
         except sqlite3.Error as error:
@@ -167,11 +166,11 @@ class Writer:
             raise _CommitFailed from error
         return answers
 
-    def _savepoint(self, tables: SqliteTables, call: Call, topics: set[str]) -> Answer:
+    def _savepoint(self, tables: SqliteTables, call: Call, changed: Changed) -> Answer:
         connection = tables.connection
         connection.execute("SAVEPOINT call")
         try:
-            answer = Answer(self._parts(tables, call.parts, topics))
+            answer = Answer(self._parts(tables, call.parts, changed))
         except Exception as error:
             if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
                 raise  # the device or the file failed: nobody's call can be trusted to have fitted
@@ -181,14 +180,14 @@ class Writer:
         connection.execute("RELEASE call")
         return answer
 
-    def _parts(self, tables: SqliteTables, parts: Sequence[Operation], topics: set[str]) -> list[Any]:
+    def _parts(self, tables: SqliteTables, parts: Sequence[Operation], changed: Changed) -> list[Any]:
         now = max(self._clock(), tables.meta().mark)
         replies = []
         for part in parts:
             unit = Unit(tables, now)
             replies.append(part(unit))
             tables.keep(unit)
-            topics |= unit.topics(self._jobs_awaited())
+            changed.add(unit)
         return replies
 
     def _connected(self) -> SqliteTables:

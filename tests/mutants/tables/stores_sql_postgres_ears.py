@@ -1,0 +1,16 @@
+"""Deliberate bugs in `stores/sql/postgres/ears.py`."""
+
+from tests.mutants.mutant import Edit, Mutant
+
+MODULE = "stores/sql/postgres/ears.py"
+
+MUTANTS = (
+    Mutant(
+        name="postgres-cancels-missed-by-a-loop",
+        what="A loop that listens anew doesn't look for cancels that were told before.",
+        breaks="§8: the worker learns of a cancel by a wake-up hint, at once and whatever process it is in",
+        edits=(Edit("Ears._connected", "self._tell(MISSED)", "self._tell(MISSED[:1])"),),
+        killers=("waits-postgres",),
+        why="A hint is no promise, so neither checker nor lockstep judges hints.",
+    ),
+)
