@@ -66,15 +66,22 @@ class Overheard:
     def __init__(self, connection: "psycopg.Connection[Any]") -> None:
         self._connection = connection
         self.all: list[set[str]] = []
+        self._unread: list[set[str]] = []
 
     async def until(self, topic: str) -> set[str]:
         """The next notification with a topic."""
         while True:
-            heard = await asyncio.to_thread(lambda: list(self._connection.notifies(timeout=PATIENCE, stop_after=1)))
+            while self._unread:
+                self.all.append(self._unread.pop(0))
+                if topic in self.all[-1]:
+                    return self.all[-1]
+            heard = await asyncio.to_thread(self._hear)
             assert heard, f"nobody told {topic}"
-            self.all.append(set(heard[0].payload.split("\n")))
-            if topic in self.all[-1]:
-                return self.all[-1]
+            self._unread += [set(one.payload.split("\n")) for one in heard]
+
+    def _hear(self) -> list[psycopg.Notify]:
+        """Those that come together are given together."""
+        return list(self._connection.notifies(timeout=PATIENCE, stop_after=1))
 
 
 Story = Callable[[Processes], Awaitable[None]]
@@ -390,6 +397,25 @@ def test_who_waits_for_cancels_looks_when_its_connection_is_back(
         with psycopg.connect(postgres_url, autocommit=True) as other:
             other.execute("SELECT pg_terminate_backend(%s)", (ears._connection.info.backend_pid,))
         assert await waiter
+
+    told(postgres_url, story)
+
+
+@pytest.mark.parametrize("by", ["a loop", "a thread"])
+def test_who_waits_for_cancels_looks_while_nobody_can_listen(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    monkeypatch.setattr(f"tenure.stores.sql.postgres.{'ears' if by == 'a loop' else 'wake'}.RECONNECT_SECONDS", 0.01)
+    monkeypatch.setattr(store_module, "runs_on_loops", lambda *given: by == "a loop")
+    parts = urlsplit(postgres_url)
+
+    async def story(processes: Processes) -> None:
+        with FaultProxy(parts.port or 5432) as proxy:
+            store = await processes.listening(processes.url.replace(f":{parts.port}/", f":{proxy.port}/"))
+            with proxy.away():
+                for _ in range(3):
+                    assert await store.wait([CANCELS], PATIENCE)
+            await store.close()
 
     told(postgres_url, story)
 

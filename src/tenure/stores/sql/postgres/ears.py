@@ -14,7 +14,7 @@ from tenure.stores.sql.postgres.connection import Server
 from tenure.stores.sql.postgres.dial import Dial
 from tenure.stores.sql.postgres.patience import PatientConnection
 from tenure.stores.sql.postgres.reach import RECONNECT_SECONDS
-from tenure.stores.sql.postgres.wake import MISSED, channel
+from tenure.stores.sql.postgres.wake import MISSED, UNHEARD, channel
 
 
 class Ears:
@@ -71,6 +71,7 @@ class Ears:
 
     def _connect_later(self, error: Exception) -> None:
         self._server.hints.lost(self, error)
+        self._tell(UNHEARD)
         self._loop.call_later(RECONNECT_SECONDS, self._connect)
 
     def _hear(self, connection: "Connection[Any]") -> None:

@@ -39,6 +39,8 @@ def channel(server: Server) -> str:
 
 MISSED = (EVERYTHING, CANCELS)
 """What a process tells itself that listens anew: anything may have been told before."""
+UNHEARD = (CANCELS,)
+"""What it tells itself each time that it tries in vain: for everything else callers look by themselves."""
 
 
 def payload(topics: Collection[str]) -> str:
@@ -197,6 +199,8 @@ class Wake:
                     self._serve(connection)
             except (psycopg.Error, StoreError, OSError) as error:
                 self._server.hints.lost(self, error)
+                if self._listening:
+                    self._tell(UNHEARD)
                 if self._closing():
                     return
                 select.select([self._reader], [], [], RECONNECT_SECONDS)
