@@ -2,23 +2,35 @@
 
 import pytest
 
-from tenure.domain.calls import Document, DumpItem, Enqueued, Epoch, Renewed, Replayed, Retention, Settled, Succeed
+from tenure.domain.calls import (
+    Document,
+    DumpItem,
+    Enqueued,
+    Epoch,
+    Renewed,
+    Replayed,
+    Retention,
+    Retry,
+    Settled,
+    Succeed,
+)
 from tenure.domain.errors import InvalidValue, NotFrozen, StoreFrozen, StoreNotEmpty
 from tenure.domain.job import Parent
 from tenure.domain.names import DAY, HOUR, SECOND
 from tenure.domain.rate import Rate
 from tenure.domain.states import Mode, State, Unique
-from tenure.testing.conformance.kit import DEADLINE, LEASE, World, ids, ok
+from tenure.testing.conformance.kit import BOOM, DEADLINE, LEASE, TRACE, World, ids, ok
 
 
 def fill(world: World) -> list[str]:
-    """A job in every state, with keys, results, edges, dead letters and documents."""
+    """A job in every state, with keys, results, edges, dead letters, tracebacks and documents."""
     world.configure("keyed", mode=Mode.KEYED, group_limit=1)
     world.configure_tenant("bolt", weight=3)
     ok(world.write(Document(tenant="acme", kind="schedule", name="nightly", body=b"{}")))
     done = world.succeeded(key="k", unique=Unique.WINDOW, unique_for=DAY, result=b"42")
     failed, cancelled, discarded = world.failed(), world.cancelled(), world.failed()
     ok(world.discard(discarded))
+    ok(world.settle(world.start("video"), Retry(BOOM, HOUR, traceback=TRACE)))
     running = world.start("keyed", group="g").job_id
     pending = world.add(priority=3, labels={"team": "crm"}, payload=bytes(range(256)))
     blocked = world.add(parents=(Parent(done), Parent(pending)))
