@@ -1,14 +1,19 @@
 """Upgrades in small; `make upgrade` runs the large ones. How long a call was blocked is judged there alone."""
 
+import asyncio
 from pathlib import Path
 from uuid import uuid4
 
 import msgspec
 import pytest
 
+from tenure.domain.calls import Enqueued
+from tenure.domain.errors import StoreUnavailable
 from tests.upgrade.bases import BASES, NoHistory, source_of
 from tests.upgrade.campaign import Report, run
-from tests.upgrade.plan import Plan
+from tests.upgrade.company import migrated
+from tests.upgrade.jobs import produced
+from tests.upgrade.plan import Plan, opened
 from tests.upgrade.reading import differences, shown
 
 
@@ -31,6 +36,33 @@ def test_a_database_is_upgraded_while_both_versions_work(tmp_path: Path, base: s
         check(run(plan, print))
     finally:
         plan.drop()
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_a_new_program_on_an_earlier_schema_works_or_says_what_to_do(
+    tmp_path: Path, base: str, postgres_url: str
+) -> None:
+    plan = Plan(folder=str(tmp_path), base=base, server=postgres_url, database=f"upgraded_{uuid4().hex}")
+    plan.create()
+    try:
+        with source_of(base) as source:
+            migrated(plan, source)
+        asyncio.run(worked_or_refused(plan))
+    finally:
+        plan.drop()
+
+
+async def worked_or_refused(plan: Plan) -> None:
+    store = opened(plan)
+    job = produced(1, {})
+    try:
+        assert await store.enqueue([job]) == [Enqueued(job.id)]
+    except StoreUnavailable as refused:
+        assert "an older one: call migrate() first" in str(refused)
+    await store.migrate()
+    assert await store.enqueue([job]) == [Enqueued(job.id)]
+    assert await store.verify() == []
+    await store.close()
 
 
 def test_a_clone_without_the_history_says_how_to_get_it(tmp_path: Path) -> None:

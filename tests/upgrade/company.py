@@ -112,12 +112,12 @@ def environment(source: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(source), str(ROOT)])}
 
 
-def migrated(plan: Plan) -> int:
-    """`tenure migrate`, by today's command line."""
+def migrated(plan: Plan, source: Path = TODAY) -> int:
+    """The schema after `tenure migrate` by the version whose package is there."""
     ran = subprocess.run(
         [sys.executable, "-m", "tenure", "migrate", "--json", "--url", plan.url],
         cwd=plan.folder,
-        env=environment(TODAY),
+        env=environment(source),
         capture_output=True,
         text=True,
         check=False,
