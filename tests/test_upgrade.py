@@ -55,10 +55,12 @@ def test_a_new_program_on_an_earlier_schema_works_or_says_what_to_do(
 async def worked_or_refused(plan: Plan) -> None:
     store = opened(plan)
     job = produced(1, {})
+    said = None
     try:
-        assert await store.enqueue([job]) == [Enqueued(job.id)]
+        await store.enqueue([job])
     except StoreUnavailable as refused:
-        assert "an older one: call migrate() first" in str(refused)
+        said = str(refused)
+    assert said is None or "an older one: call migrate() first" in said
     await store.migrate()
     assert await store.enqueue([job]) == [Enqueued(job.id)]
     assert await store.verify() == []
