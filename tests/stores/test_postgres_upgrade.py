@@ -42,6 +42,12 @@ CREATE INDEX CONCURRENTLY IF NOT EXISTS job_kind ON tenure.job (job_type);
 CREATE INDEX CONCURRENTLY IF NOT EXISTS job_age ON tenure.job (enqueued_at);
 """
 REMARKED = "-- needs: 1\nCREATE TABLE tenure.remark (seq bigint PRIMARY KEY);\n"
+REMINDED = "-- needs: 1\nCREATE TABLE tenure.reminder (tenant text PRIMARY KEY);\n"
+TABLES = "SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace AND relkind IN ('r', 'v')"
+UNSECURED = """
+SELECT relname FROM pg_class AS c WHERE relnamespace = %s::regnamespace AND relkind = 'r' AND relname <> 'migration'
+AND NOT (relforcerowsecurity AND relrowsecurity AND EXISTS (SELECT FROM pg_policy WHERE polrelid = c.oid))
+"""
 CHANGED = "ALTER TABLE tenure.remark DROP COLUMN body;\n"
 
 AT_ONCE = """
@@ -282,6 +288,17 @@ def test_an_index_is_built_beside_writers_and_other_migrations_wait(url: str, ne
     asyncio.run(verified(url))
 
 
+def test_a_migration_leaves_tables_alone_that_are_secured(url: str, tmp_path: Path) -> None:
+    asyncio.run(PostgresStore(url).migrate(row_security=True))
+    newer = Tree(tmp_path, REMARKED, REMINDED)
+    address, _, schema = url.partition("?schema=")
+    with psycopg.connect(address) as reader:
+        for (name,) in reader.execute(TABLES, (schema,)).fetchall():
+            reader.execute(f"LOCK TABLE {schema}.{name} IN ACCESS SHARE MODE".encode())
+        newer.run("-c", AT_ONCE, url)
+        assert reader.execute(UNSECURED, (schema,)).fetchall() == []
+
+
 async def verified(url: str) -> None:
     store = PostgresStore(url)
     assert await store.migrate() == SCHEMA + 2
@@ -315,6 +332,7 @@ def test_a_build_may_take_as_long_as_it_takes(url: str) -> None:
 
 
 CREATED = re.compile(r"^CREATE TABLE tenure\.(\w+)", re.MULTILINE)
+ALTERED = re.compile(r"^ALTER TABLE tenure\.(\w+)", re.MULTILINE)
 INDEXES = re.compile(r"^CREATE (?:UNIQUE )?INDEX \w+ ON tenure\.(\w+)", re.MULTILINE)
 APART = re.compile(
     r"CREATE (UNIQUE )?INDEX CONCURRENTLY IF NOT EXISTS \w+ ON tenure\.\w+ |"
@@ -323,21 +341,26 @@ APART = re.compile(
 
 
 def misplaced(step: Step) -> list[str]:
-    """Tables whose writers a migration would stop for as long as an index takes; statements that can't stand apart."""
+    """Tables whose writers a migration would stop for as long as an index takes, or while it waits for another table;
+    statements that can't stand apart.
+    """
     if not step.apart:
-        return sorted(set(INDEXES.findall(step.text)) - set(CREATED.findall(step.text)))
+        created = set(CREATED.findall(step.text))
+        altered = sorted(set(ALTERED.findall(step.text)) - created)
+        return sorted(set(INDEXES.findall(step.text)) - created) + altered[1:]
     plain = re.sub(r"--.*", "", step.text)
     statements = [statement.strip() for statement in plain.split(";\n") if statement.strip()]
     return [statement for statement in statements if not APART.match(statement)]
 
 
-def test_indexes_of_tables_in_use_are_built_apart() -> None:
+def test_no_migration_stops_writers_for_long() -> None:
     assert [misplaced(step) for step in steps(0)] == [[]] * SCHEMA
 
 
-def test_an_index_in_the_wrong_place_is_found() -> None:
+def test_a_migration_that_would_is_found() -> None:
     index = "CREATE INDEX job_kind ON tenure.job (job_type);\n"
     assert misplaced(Step(3, index, 1, apart=False)) == ["job"]
     assert misplaced(Step(3, f"CREATE TABLE tenure.job (job_type text);\n{index}", 1, apart=False)) == []
+    assert misplaced(Step(3, ADDED, 1, apart=False)) == ["ready", "running"]
     assert misplaced(Step(3, index, 1, apart=True)) == [index.strip().rstrip(";")]
     assert misplaced(Step(3, INDEXED, 1, apart=True)) == []

@@ -6,13 +6,15 @@ by its first line, `-- needs: N`: programs that know schema N or newer go on bes
 programs that brought it. A store that finds a schema newer than it knows goes on if all that was added since allows
 it, and otherwise refuses (`SchemaTooNew`).
 
-An index on a table that was there before is built while others write: in a file of its own, whose next line is
-`-- apart`, by `CREATE INDEX CONCURRENTLY IF NOT EXISTS name ON tenure.table …;`. Whoever is killed in the middle of it
-is followed by one who begins that index again.
+A step changes one table that was there before, at most: what it has locked is locked while it waits for the next. An
+index on such a table is built while others write: in a file of its own, whose next line is `-- apart`, by `CREATE INDEX
+CONCURRENTLY IF NOT EXISTS name ON tenure.table …;`. A migration that was killed in the middle of it is followed by one
+that begins that index again.
 """
 
 import re
 from importlib import resources
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -24,7 +26,7 @@ from tenure.stores.sql.postgres.connection import Server, set_locally
 from tenure.stores.sql.postgres.place import Held
 
 SCHEMA = 3
-IMPATIENT = b"SELECT set_config('lock_timeout', '1s', true)"
+IMPATIENT = b"SELECT set_config('lock_timeout', '500ms', true)"
 """Whoever wants a table for themselves makes others wait behind them: better to give up, and to try again."""
 
 
@@ -79,8 +81,8 @@ def check(connection: "Connection[Any]", server: Server) -> int:
 
 
 def migrate(connection: "Connection[Any]", server: Server, row_security: bool = False) -> int:
-    """One at a time, and all or nothing up to the next step that stands apart; begun again, it goes on from there.
-    Where there is nothing to do, nothing is asked for that a worker's role may lack.
+    """One at a time, each step all or nothing; begun again, it goes on from there. Where there is nothing to do,
+    nothing is asked for that a worker's role may lack.
 
     With `row_security` the tables get policies for `tenure_fleet` and `tenure_tenant`; once they have, they keep them.
     """
@@ -107,19 +109,20 @@ def _alone(connection: "Connection[Any]", server: Server) -> None:
 
 
 def _add(connection: "Connection[Any]", server: Server, row_security: bool) -> None:
-    """All that can be done in one transaction."""
+    """The next step, so that what it locked is free again while the one after it waits; of a new schema, all that go by
+    one transaction.
+    """
     schema = f'"{server.schema}"'
     with connection.transaction():
         _alone(connection, server)
-        if not version(connection, schema)[0]:
+        current = check(connection, server)
+        if not current:
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}".encode())
             connection.execute(
                 f"CREATE TABLE IF NOT EXISTS {schema}.migration (number bigint PRIMARY KEY, needs bigint NOT NULL, "
                 "at timestamptz NOT NULL DEFAULT now())".encode()
             )
-        for step in steps(check(connection, server)):
-            if step.apart:
-                break
+        for step in takewhile(lambda step: not step.apart, steps(current)[: 1 if current else None]):
             connection.execute(step.text.replace("tenure.", f"{schema}.").encode())
             _done(connection, schema, step)
         if row_security or _secured(connection, schema):
