@@ -345,7 +345,7 @@ def test_a_schema_that_isnt_there(server: PostgresServer) -> None:
     async def main() -> None:
         empty = PostgresStore(f"{server.url}?schema=nothing")
         with pytest.raises(
-            StoreUnavailable, match=r"schema nothing\) has no schema yet, or an older one: call migrate"
+            StoreUnavailable, match=r"schema nothing\) has no schema yet, or one of another version: call migrate"
         ):
             await empty.enqueue([job(1)])
         await empty.close()

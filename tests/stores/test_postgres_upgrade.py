@@ -18,11 +18,13 @@ import pytest
 
 import tenure
 from tenure import Jobs, Tenure
+from tenure.domain.calls import Enqueued
 from tenure.domain.errors import SchemaTooNew, StoreUnavailable
 from tenure.stores.sql.postgres import PostgresStore, store
 from tenure.stores.sql.postgres.connection import Server
 from tenure.stores.sql.postgres.migrate import SCHEMA, Step, steps
 from tenure.stores.sql.postgres.patience import PatientConnection
+from tests.upgrade.jobs import job_id, produced
 
 PATIENCE = 60.0
 
@@ -48,6 +50,7 @@ UNSECURED = """
 SELECT relname FROM pg_class AS c WHERE relnamespace = %s::regnamespace AND relkind = 'r' AND relname <> 'migration'
 AND NOT (relforcerowsecurity AND relrowsecurity AND EXISTS (SELECT FROM pg_policy WHERE polrelid = c.oid))
 """
+RENAMED = "ALTER TABLE tenure.job RENAME COLUMN spec TO specification;\n"
 CHANGED = "ALTER TABLE tenure.remark DROP COLUMN body;\n"
 
 AT_ONCE = """
@@ -256,6 +259,23 @@ def test_a_migration_that_older_programs_cant_live_with_stops_them(url: str, tmp
     newer.run("-m", "tenure", "migrate", "--url", url)
     with pytest.raises(SchemaTooNew, match=f"has schema {SCHEMA + 2}, this Tenure knows up to {SCHEMA}"):
         asyncio.run(PostgresStore(url).migrate())
+
+
+def test_a_program_that_is_running_then_is_told_to_migrate_which_says_why(url: str, tmp_path: Path) -> None:
+    newer = Tree(tmp_path, RENAMED)
+
+    async def main() -> None:
+        store = PostgresStore(url)
+        await store.migrate()
+        assert await store.enqueue([produced(1, {})]) == [Enqueued(job_id(1))]
+        await asyncio.to_thread(newer.run, "-m", "tenure", "migrate", "--url", url)
+        with pytest.raises(StoreUnavailable, match=r"or one of another version: call migrate\(\) first"):
+            await store.enqueue([produced(2, {})])
+        with pytest.raises(SchemaTooNew, match="upgrade tenure before using it"):
+            await store.migrate()
+        await store.close()
+
+    asyncio.run(main())
 
 
 def test_a_migration_waits_for_a_pause_and_says_if_there_is_none(

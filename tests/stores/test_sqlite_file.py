@@ -72,7 +72,7 @@ def test_without_migrate_the_error_says_so(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match=r"doesn't exist yet: call migrate\(\)"):
         enqueue(tmp_path / "jobs.db", job(1))
     (tmp_path / "empty.db").touch()
-    with pytest.raises(StoreUnavailable, match=r"no schema yet, or an older one: call migrate\(\)"):
+    with pytest.raises(StoreUnavailable, match=r"no schema yet, or one of another version: call migrate\(\)"):
         enqueue(tmp_path / "empty.db", job(1))
 
 

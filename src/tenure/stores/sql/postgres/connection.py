@@ -249,7 +249,7 @@ def store_error(server: Server, state: str | None, error: Exception) -> StoreErr
     if state == _FULL:
         return StoreFull(f"{server.shown}: no room left on the server's device; nothing of this call was kept")
     if state in _ABSENT:
-        return StoreUnavailable(f"{server.shown} has no schema yet, or an older one: call migrate() first")
+        return StoreUnavailable(f"{server.shown} has no schema yet, or one of another version: call migrate() first")
     if state == _FORBIDDEN:
         return StoreUnavailable(f"{server.shown}: the role may not do this ({said}): {grants(server)}")
     if state == _TOO_MANY or (state is None and _TOO_MANY_SAID.search(said)):

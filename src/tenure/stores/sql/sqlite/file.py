@@ -262,5 +262,5 @@ def store_error(path: Path, error: sqlite3.Error) -> StoreError:
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreUnavailable(f"{path} is held by another program's transaction ({error}): end that first")
     if code == sqlite3.SQLITE_ERROR and "no such table" in str(error):
-        return StoreUnavailable(f"{path} has no schema yet, or an older one: call migrate() first")
+        return StoreUnavailable(f"{path} has no schema yet, or one of another version: call migrate() first")
     return StoreUnavailable(f"{path}: {error}")
