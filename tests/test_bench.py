@@ -7,9 +7,10 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from bench import jdbc, markdown, record, sqlite
+from bench import jdbc, markdown, reach, record, sqlite
 from bench.ids import uuid7
 from bench.postgres import fairness, measure, page
 from bench.promises import app, contract
@@ -164,6 +165,48 @@ def test_a_latency_is_judged_by_the_worker_as_it_is_started_by_default() -> None
     assert app.latency(WORKER)[1]
     subjects = {**WORKER["subjects"], "tenure, 1 process": {"p50_ms": 3.1, "p99_ms": 9.0}}
     assert not app.latency({**WORKER, "subjects": subjects})[1]
+
+
+def reach_case(looks: bool, **worst: Any) -> dict[str, Any]:
+    """One in which a leg is as given, and the others are at their limit."""
+    leg = {"times": 500, "done": 500, "p50_ms": 9.0, "p99_ms": 249.9, "max_ms": 3_000.0}
+    return {"looks": looks, "legs": {"start": leg, "result": leg, "cancel": {**leg, **worst}}}
+
+
+@pytest.mark.parametrize(
+    ("looks", "worst", "kept"),
+    [
+        (False, {}, True),
+        (False, {"p99_ms": 250.0}, False),
+        (False, {"done": 499}, False),
+        (False, {"max_ms": 3_000.1}, True),
+        (True, {}, True),
+        (True, {"p99_ms": 2_999.0}, True),
+        (True, {"max_ms": 3_000.1}, False),
+        (True, {"done": 499}, False),
+    ],
+)
+def test_processes_reach_each_other_all_in_time(looks: bool, worst: dict[str, Any], kept: bool) -> None:
+    cases = {reach.SQLITE: reach_case(looks, **worst), reach.POSTGRES: reach_case(looks)}
+    whole = {"sizes": msgspec.to_builtins(reach.Sizes()), "cases": cases}
+    text, judged = reach.judged(whole, list(cases))
+    assert judged is kept
+    assert f"cancel {worst.get('done', 500)}/500" in text
+    assert not reach.judged({**whole, "sizes": msgspec.to_builtins(reach.QUICK)}, list(cases))[1]
+
+
+def test_how_processes_reach_each_other_is_recorded(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bench.reach", "--quick", "--record", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    kept = json.loads((tmp_path / "reach.json").read_text())
+    assert set(kept["cases"]) == {reach.SQLITE, reach.POSTGRES, reach.CUT, reach.POOLER}, done.stderr
+    lost = {
+        (name, leg): one
+        for name, case in kept["cases"].items()
+        for leg, one in case["legs"].items()
+        if one["done"] < one["times"] or one["times"] != reach.QUICK.times
+    }
+    assert not lost
 
 
 def test_the_jdbc_driver_is_installed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from bench import before
+from bench import before, reach
 from bench.promises.line import Promise, Shown, fresh, recorded, tested
 from bench.record import Figures
 from bench.worker import measure, profile
@@ -57,6 +57,10 @@ def kept_up(figures: Figures) -> Shown:
     return before.words(figures), min(figures["paired"].values()) >= KEPT
 
 
+def by_hints(figures: Figures) -> Shown:
+    return reach.judged(figures, [reach.SQLITE])
+
+
 def promises() -> Iterator[Promise]:
     yield recorded("fresh", "make test and make demo in a fresh clone", "python -m bench.fresh --record", fresh)
     yield tested("correct and incorrect calls through mypy and pyright", "tests/types")
@@ -103,5 +107,11 @@ def promises() -> Iterator[Promise]:
     yield recorded("worker", "memory and processor of an idle worker", WORKER, idle)
     yield recorded("worker", "where the time of a job goes", WORKER, where_time_goes)
     yield recorded("before", f"a task a job: the drain keeps ≥ {KEPT:.0%} of what it was", before.COMMAND, kept_up)
+    yield recorded(
+        "reach",
+        f"between processes on SQLite, by hints alone: every start, result and cancel, p99 < {reach.P99_MS} ms",
+        reach.COMMAND,
+        by_hints,
+    )
     yield tested("every command of the command line", "tests/cli")
     yield tested("the demo's last line", "tests/test_demo.py")

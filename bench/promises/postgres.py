@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
+from bench import reach
 from bench.postgres import fairness, growth, hold, measure
 from bench.promises.line import Promise, Shown, recorded, tested
 from bench.record import Figures
@@ -108,6 +109,14 @@ def grouped(figures: Figures) -> Shown:
     return fairness.group_words(run), fairness.one_at_a_time(figures) and whole
 
 
+def by_hints(figures: Figures) -> Shown:
+    return reach.judged(figures, [reach.POSTGRES])
+
+
+def by_looks(figures: Figures) -> Shown:
+    return reach.judged(figures, [reach.CUT, reach.POOLER])
+
+
 def spark(figures: Figures) -> Shown:
     """Whatever rates it has: they are to be seen, not to be reached."""
     rates = {
@@ -171,6 +180,18 @@ def promises() -> Iterator[Promise]:
     )
     yield recorded(
         "postgres_fairness", "limit 1 on 1,000 groups, 8 workers: never two at once", fairness.COMMAND, grouped
+    )
+    yield recorded(
+        "reach",
+        f"between processes, by hints alone: every start, result and cancel, p99 < {reach.P99_MS} ms",
+        reach.COMMAND,
+        by_hints,
+    )
+    yield recorded(
+        "reach",
+        f"the same where nobody can listen, and behind a pooler, by looks: within {reach.MOST_MS:,} ms",
+        reach.COMMAND,
+        by_looks,
     )
     yield recorded(
         "spark_postgres",

@@ -13,4 +13,12 @@ MUTANTS = (
         killers=("waits-postgres",),
         why="A hint is no promise, so neither checker nor lockstep judges hints.",
     ),
+    Mutant(
+        name="postgres-cancels-unheard-by-a-loop",
+        what="A loop that can't listen doesn't look for cancels.",
+        breaks="§8: where hints can't arrive a worker looks, within three seconds",
+        edits=(Edit("Ears._connect_later", "self._tell(UNHEARD)", "self._tell(())"),),
+        killers=("waits-postgres",),
+        why="A hint is no promise, so neither checker nor lockstep judges hints.",
+    ),
 )

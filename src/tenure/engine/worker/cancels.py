@@ -17,7 +17,7 @@ log = logging.getLogger("tenure.worker")
 async def hear(store: Store, look: Callable[[], None]) -> None:
     """Calls `look` once it hears, and after every cancel of a running job of whatever worker, until cancelled.
 
-    Hints may be missing.
+    Where hints of other processes can't arrive, the store says every now and then to look all the same.
     """
     waiting, hinted = asyncio.create_task(_hinted(store)), True
     try:
