@@ -112,6 +112,7 @@ def workers(url: str, notes: Path, sizes: Sizes, looks: bool) -> Iterator[None]:
     try:
         yield
     finally:
+        ended = [process.returncode for process in processes if process.poll() is not None]
         for process in processes:
             process.send_signal(signal.SIGINT)
         for process in processes:
@@ -120,6 +121,8 @@ def workers(url: str, notes: Path, sizes: Sizes, looks: bool) -> Iterator[None]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise
+        if ended:
+            raise SystemExit(f"workers ended by themselves, with {ended}")
 
 
 @contextmanager
