@@ -189,11 +189,11 @@ async def test_while_the_store_cant_be_asked_the_job_isnt_lost(
 
     between.meddle["list_documents"] = away
     await worked(old)
-    assert seen(await handle.get()) == ("retrying", "error", 1)
+    assert seen(await handle.get()) == ("scheduled", "unknown_argument", 0)
     del between.meddle["list_documents"]
-    clock.advance(10_000)
+    clock.advance(10 * MINUTE)
     await worked(old)
-    assert seen(await handle.get()) == ("retrying", "unknown_argument", 1)
+    assert seen(await handle.get()) == ("failed", "invalid_payload", 1)
 
 
 async def test_what_is_given_back_is_logged(old: Tenure, new: Tenure, caplog: pytest.LogCaptureFixture) -> None:
@@ -202,7 +202,7 @@ async def test_what_is_given_back_is_logged(old: Tenure, new: Tenure, caplog: py
         await ended(old, {"order": 1, "note": "gift"})
     (line,) = caplog.messages
     assert "is given back before attempt 1 (unknown_argument)" in line
-    assert "this worker's handler refuses its arguments, another's takes them" in line
+    assert "this worker's handler refuses its arguments, another's may take them" in line
 
 
 # What workers publish
@@ -220,6 +220,12 @@ async def test_old_and_new_stand_side_by_side(old: Tenure, new: Tenure, between:
             cards = await between.list_documents(SYSTEM, WORKER)
         named = {msgspec.json.decode(card.body or b"", type=WorkerCard).handled for card in cards}
     assert named == {(name,) for name in handled}
+
+
+async def test_what_cant_be_read_counts_for_nothing(old: Tenure, between: Between) -> None:
+    for name, body in (("a", b"\xff"), ("b", b"[]"), ("c", b'{"job_types": {"bill": {"anyOf": 3}}}')):
+        await between.put_document(Document(tenant=SYSTEM, kind=HANDLED, name=name, body=body))
+    assert seen(await ended(old, {"order": 1, "note": "gift"})) == ("failed", "invalid_payload", 1)
 
 
 def test_many_types_need_several_documents() -> None:

@@ -254,6 +254,17 @@ async def test_a_declaration_that_cant_be_read_counts_for_nothing(store: Store, 
         assert (await only(app)).declared
 
 
+async def test_a_schedule_that_cant_be_read_is_written_anew(store: Store, clock: ManualClock) -> None:
+    app = code(store, every=60)
+    worker = Declarations(app)
+    await worker.look()
+    await store.put_document(Document(tenant="default", kind=SCHEDULE, name="nightly", body=b"{}"))
+    assert await app.schedules() == []
+    clock.advance(LOOK)
+    await worker.look()
+    assert (await only(app)).declared
+
+
 async def test_a_frozen_store_is_left_alone(store: Store) -> None:
     app = code(store, every=60)
     await store.freeze()

@@ -17,7 +17,7 @@ from tenure.engine.schedules import (
     Schedules,
     declared_schedule,
     named_document,
-    schedule_of,
+    readable,
     store_now,
     stored_schedule,
 )
@@ -112,8 +112,7 @@ class Declarations:
 
     async def _stands(self, store: Store, name: str, mine: Declared, now: Ms) -> bool:
         """Whether the schedule is as it is declared here."""
-        document = await stored_schedule(store, self._tenant, name)
-        old = None if document is None else schedule_of(document)
+        old = readable(await stored_schedule(store, self._tenant, name))
         return old is not None and declared_schedule(mine.times, mine.job, old, now) == old
 
     async def _drop(self, store: Store, name: str) -> None:

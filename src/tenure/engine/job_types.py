@@ -8,6 +8,7 @@ side by side, each until ten minutes after the last worker of its code.
 import hashlib
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -76,9 +77,12 @@ def _document(handled: Handled) -> Document:
 
 
 async def handled_now(store: Store) -> dict[str, Handled]:
-    """What workers of the last ten minutes handle, by the names of the documents."""
-    found = await store.list_documents(SYSTEM, HANDLED)
-    return {one.name: msgspec.json.decode(one.body, type=Handled) for one in found if one.body is not None}
+    """What workers of the last ten minutes handle, by documents' names. One that can't be read is left out."""
+    found: dict[str, Handled] = {}
+    for one in await store.list_documents(SYSTEM, HANDLED):
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            found[one.name] = msgspec.json.decode(one.body or b"", type=Handled)
+    return found
 
 
 async def publish(store: Store, definitions: list[Definition[Any, Any]]) -> None:

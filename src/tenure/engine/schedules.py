@@ -267,7 +267,7 @@ class Schedules:
         store = await self._home.store()
         while True:
             document = await stored_schedule(store, self._tenant, name)
-            old = _readable(document)
+            old = readable(document)
             if document is None or old is None or not old.declared:
                 return None
             if old.undeclared:
@@ -311,7 +311,7 @@ class Schedules:
             document = await stored_schedule(store, self._tenant, name)
             if document is None or document.body == REMOVED:
                 return False
-            old = _readable(document)
+            old = readable(document)
             if old is not None and old.declared:
                 await self._check_undeclared(store, name, old)
             if await self._put(store, name, REMOVED, document.version):
@@ -358,7 +358,7 @@ class Schedules:
         while True:
             now = await store_now(store)
             document = await stored_schedule(store, self._tenant, name)
-            schedule = change(_readable(document), now)
+            schedule = change(readable(document), now)
             body = msgspec.json.encode(schedule)
             if len(body) > names.MAX_DOCUMENT:
                 raise InvalidValue(f"schedule {name}: its arguments are too large to be kept; pass a reference to them")
@@ -426,7 +426,7 @@ def declared_schedule(times: Periodic, job: NewJob, old: StoredSchedule | None, 
     return replace(_new(when, times.tz, "latest", job, now), declared=True).goes_on_from(old)
 
 
-def _readable(document: Document | None) -> StoredSchedule | None:
+def readable(document: Document | None) -> StoredSchedule | None:
     """What a document says; one that can't be read counts as none and is written over."""
     try:
         return None if document is None else schedule_of(document)

@@ -23,7 +23,7 @@ ENDED = "job %s (%s of %s) ended attempt %d (%s): %s"
 
 ELSEWHERE = {
     UNKNOWN_TYPE: "this worker has no handler for it",
-    UNKNOWN_ARGUMENT: "this worker's handler refuses its arguments, another's takes them",
+    UNKNOWN_ARGUMENT: "this worker's handler refuses its arguments, another's may take them",
 }
 
 

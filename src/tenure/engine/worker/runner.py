@@ -81,10 +81,13 @@ class Runner:
     async def _undecoded(self, hand: Hand, error: Exception) -> Outcome | None:
         """The end of an attempt whose payload the handler here refuses: another worker's may take it (§6)."""
         try:
-            if await self._elsewhere.takes(hand):
-                return self._as_told(hand, calls.Release(ELSEWHERE_MS, calls.UNKNOWN_ARGUMENT))
-        except (asyncio.CancelledError, StoreError) as unasked:
-            return self._as_told(hand, self._outcome_of(hand, unasked))
+            taken = await self._elsewhere.takes(hand)
+        except StoreError:
+            taken = True  # nobody knows: it may be, and to be asked again costs no attempt
+        except asyncio.CancelledError as cancelled:
+            return self._as_told(hand, self._outcome_of(hand, cancelled))
+        if taken:
+            return self._as_told(hand, calls.Release(ELSEWHERE_MS, calls.UNKNOWN_ARGUMENT))
         hand.error = error
         return calls.Fail(Failure.clip("InvalidPayload", text_of(error)), reason="invalid_payload")
 
