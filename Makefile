@@ -14,8 +14,8 @@ ARGS    ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check tests lint fmt type layers records conform campaign machine kills kills-postgres fleet \
-        upgrade cluster mutants bench promises demo-lake look docs lock build clean
+.PHONY: help setup demo test check tests lint fmt type layers records conform pythons newest share campaign machine kills \
+        kills-postgres fleet upgrade cluster mutants bench promises demo-lake look docs lock build clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,6 +79,19 @@ records: $(VENV)/.full ## no promise is without a record or broken by its own; l
 conform: $(VENV)/.full ## the conformance suite alone, on every store
 	$(PY) -m pytest -n $(WORKERS) tests/conformance $(ARGS)
 
+# The other Pythons that the classifiers name, each in .venv-3.x. They are looked for on PATH and in pyenv.
+pythons: $(VENV)/.full ## make test on Python 3.11, 3.12 and 3.13 (ARGS="3.12 3.13" to choose)
+	$(PY) -m tests.pythons $(ARGS)
+
+newest: $(VENV)/.full ## a share of the tests on the newest of these Pythons that is found
+	$(PY) -m tests.pythons --newest --goal share
+
+SHARE := tests/conformance/test_memory.py tests/conformance/test_sqlite.py tests/engine/test_worker.py \
+         tests/engine/test_declaring.py tests/engine/test_processes.py tests/engine/test_supervisor.py
+
+share: $(VENV)/.full ## what `make newest` runs: conformance on memory and SQLite, declaring jobs, the worker
+	$(PY) -m pytest -n $(WORKERS) $(SHARE) $(ARGS)
+
 # --- long runs --------------------------------------------------------------------------------------------------------
 
 campaign: machine kills kills-postgres fleet upgrade cluster ## the long runs: random ones that the docs quote, and a cluster
@@ -130,5 +143,5 @@ build: $(VENV)/.full ## wheel and source distribution into dist/
 	$(PY) -m build --quiet --installer uv
 
 clean: ## remove .venv, caches and builds
-	rm -rf $(VENV) build dist htmlcov .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*
+	rm -rf $(VENV) .venv-3.* build dist htmlcov .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*
 	find src $(wildcard tests bench) -name __pycache__ -type d -prune -exec rm -rf {} +

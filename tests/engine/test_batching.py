@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -293,7 +294,7 @@ async def test_an_invalid_call_of_an_iterator_is_told_once_the_jobs_before_are_i
 
 
 async def test_an_iterator_gives_no_jobs_of_a_users_transaction(app: Tenure, add: Any) -> None:
-    with sqlite3.connect(":memory:") as connection:
+    with closing(sqlite3.connect(":memory:")) as connection, connection:
         calls = [add.build(n) for n in range(2_000)] + [add.options(connection=connection).build(1)]
         with pytest.raises(InvalidValue, match="one by one"):
             await app.enqueue_many(iter(calls))

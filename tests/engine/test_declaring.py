@@ -1,7 +1,8 @@
 """Declaring jobs: what a handler may look like, and what is refused before the program runs."""
 
+import sys
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, cast
+from typing import Any, ForwardRef, cast
 
 import pytest
 
@@ -177,9 +178,11 @@ def test_what_is_no_function_is_refused(app: Tenure) -> None:
 def test_a_context_that_is_not_the_first_parameter_is_refused(app: Tenure) -> None:
     async def second(order: int, ctx: Context) -> None: ...
     async def unevaluated(order: int, ctx: "Context") -> None: ...
+    async def forward(order: int, ctx: int) -> None: ...
     async def bare(ctx, order: int) -> None: ...  # type: ignore[no-untyped-def]  # the subject of the test
 
-    for function in (second, unevaluated):
+    forward.__annotations__["ctx"] = ForwardRef("Context")  # how Python 3.14 gives what isn't defined yet
+    for function in (second, unevaluated, forward):
         with pytest.raises(InvalidValue, match=f"^job {function.__name__}: ctx: Context must be the first parameter"):
             app.job(function)
     with pytest.raises(InvalidValue, match=r"^job bare: annotate ctx as tenure\.Context, and let it be the first"):
@@ -323,6 +326,28 @@ async def test_annotations_may_name_what_is_defined_later(app: Tenure) -> None:
         assert await ship.call(Order(3)) == Order(3)
     with pytest.raises(InvalidValue, match="order"):
         await ship.enqueue({"wrong": 1})
+
+
+UNQUOTED = """
+from tenure import Jobs
+
+jobs = Jobs()
+
+
+@jobs.job(key=lambda order: "k")
+async def ship(order: Parcel) -> Parcel:
+    return order
+
+
+class Parcel(int): ...
+"""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="such a name is a NameError in Python itself before 3.14")
+def test_annotations_without_quotes_may_name_what_is_defined_later() -> None:
+    module: dict[str, Any] = {}
+    exec(UNQUOTED, module)
+    assert module["ship"].build(3).arguments == {"order": 3}
 
 
 async def test_an_annotation_that_nothing_defines_is_named(app: Tenure) -> None:

@@ -34,7 +34,7 @@ def enqueue(place: Path | str, chunks: Iterable[int], tenant: str = "acme") -> N
 def forget(place: Path | str, floor: int) -> None:
     """What retention does when its time has come."""
     if isinstance(place, Path):
-        with sqlite3.connect(place) as connection:
+        with closing(sqlite3.connect(place)) as connection, connection:
             connection.execute("DELETE FROM feed WHERE position <= ?", (floor,))
             connection.execute("UPDATE meta SET feed_floor = ?", (floor,))
         return

@@ -127,7 +127,7 @@ def test_a_sync_cut_short_anywhere_is_finished_by_the_next(
 
 
 def head(store: Path) -> int:
-    with sqlite3.connect(store) as connection:
+    with closing(sqlite3.connect(store)) as connection, connection:
         return int(connection.execute("SELECT feed_head FROM meta").fetchone()[0])
 
 
@@ -196,7 +196,7 @@ def test_retention_that_overtook_a_lake_is_said_and_can_be_accepted(spark: Spark
 def test_a_store_older_than_its_lake_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     store = made(tmp_path / "jobs.db", chunks=[2, 3])
     sync(spark, store, tmp_path / "lake").run()
-    with sqlite3.connect(store) as connection:
+    with closing(sqlite3.connect(store)) as connection, connection:
         connection.execute("DELETE FROM feed WHERE position > 1")
         connection.execute("UPDATE meta SET feed_head = 1")
     with pytest.raises(InvalidValue, match="the store is older than the lake"):
@@ -224,7 +224,7 @@ def test_columns_that_came_later_are_added(
 
 
 def _store(path: Path) -> str:
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         return str(connection.execute("SELECT id FROM identity").fetchone()[0])
 
 
@@ -242,7 +242,7 @@ def test_a_lake_of_a_newer_tenure_is_refused(spark: SparkSession, lake: Path, tm
 def test_fields_that_nobody_knows_yet_are_kept(spark: SparkSession, tmp_path: Path) -> None:
     store = made(tmp_path / "jobs.db", chunks=[1])
     event = {"tenant": "acme", "kind": "progress", "at": 1_700_000_000_000, "mood": "calm", "depth": [1]}
-    with sqlite3.connect(store) as connection:
+    with closing(sqlite3.connect(store)) as connection, connection:
         body = json.dumps(event).encode() + b"\n"
         connection.execute("INSERT INTO feed VALUES (2, 'acme', 1700000000000, ?)", (body,))
         connection.execute("UPDATE meta SET feed_head = 2")
@@ -371,7 +371,7 @@ def _open_files(lake: Path) -> set[str]:
 
 def _claim_one(store: Path) -> None:
     """The feed of a claim of the first job."""
-    with sqlite3.connect(store) as connection:
+    with closing(sqlite3.connect(store)) as connection, connection:
         (text,) = connection.execute("SELECT body FROM feed WHERE position = 1").fetchone()
         job = json.loads(text.splitlines()[0])
         claimed = {

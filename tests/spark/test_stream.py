@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +160,7 @@ def test_a_range_is_split_evenly() -> None:
 
 
 def test_a_feed_of_a_store_of_an_older_schema_asks_for_migration(path: Path) -> None:
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DROP TABLE identity")
     with pytest.raises(StoreUnavailable, match="older one: call migrate"):
         reader(path).initialOffset()

@@ -2,7 +2,6 @@
 
 import difflib
 import hashlib
-import inspect
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import IntEnum
@@ -14,6 +13,7 @@ from tenure.domain.errors import InvalidValue
 from tenure.domain.job import NewJob, Parent
 from tenure.domain.retry import RetryPolicy
 from tenure.domain.states import Unique
+from tenure.engine.annotations import signature_of
 from tenure.engine.durations import Seconds, instant, milliseconds, optional_ms
 
 
@@ -204,7 +204,7 @@ def _of_arguments(name: str, function: Callable[..., Any], arguments: Mapping[st
 
 def _takes(function: Callable[..., Any], arguments: Mapping[str, Any]) -> bool:
     try:
-        inspect.signature(function).bind(**arguments)
+        signature_of(function).bind(**arguments)
     except (TypeError, ValueError):
         return False
     return True

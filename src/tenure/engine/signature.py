@@ -13,6 +13,7 @@ from msgspec.structs import asdict
 
 from tenure.codecs import Codec
 from tenure.domain.errors import InvalidValue
+from tenure.engine.annotations import signature_of, written
 from tenure.engine.context import Context
 from tenure.engine.signals import text_of
 
@@ -32,7 +33,7 @@ class HandlerSignature:
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
         self._name = name
         self._function = function
-        self._signature = inspect.signature(function)
+        self._signature = signature_of(function)
         for parameter in self._signature.parameters.values():
             if parameter.kind not in _NAMED:
                 raise InvalidValue(
@@ -44,7 +45,7 @@ class HandlerSignature:
     def _check_context(self) -> None:
         """Refuses a context that would be taken for an argument, as far as annotations show it now."""
         for at, (name, parameter) in enumerate(self._signature.parameters.items()):
-            annotation = parameter.annotation
+            annotation = written(parameter.annotation)
             if at and (annotation is Context or annotation in _CONTEXT_NAMES):
                 raise InvalidValue(f"job {self._name}: {name}: Context must be the first parameter")
             if name == "ctx" and annotation is inspect.Parameter.empty:
