@@ -196,6 +196,26 @@ asyncio.run(store.close())
     assert kept(tmp_path) == [1, 2, 3, 4, 5]
 
 
+def test_a_connection_that_the_child_opened_and_has_not_read_yet_is_its_own(tmp_path: Path) -> None:
+    """As Django's is in each process of its parallel tests: opened, with no lock before the first read."""
+    run(
+        tmp_path,
+        TRANSACTION
+        + """
+def opened():
+    global mine
+    mine = sqlite3.connect(path, check_same_thread=False)
+
+child = Child(opened, lambda: put(store, 2), lambda: mine.close())
+for _ in range(3):
+    child.step()
+child.end()
+asyncio.run(store.close())
+""",
+    )
+    assert kept(tmp_path) == [1, 2]
+
+
 @pytest.mark.parametrize("kind", OPEN)
 def test_a_killed_parent_leaves_no_lock_with_its_child(tmp_path: Path, kind: str) -> None:
     """The child lives on: it was forked inside the transaction, and its parent never got to its end."""

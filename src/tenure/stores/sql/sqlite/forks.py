@@ -24,6 +24,9 @@ from tenure.domain.errors import StoreUnavailable
 
 T = TypeVar("T")
 
+File = tuple[int, int]
+"""A file by device and inode."""
+
 _forking = threading.RLock()
 """Held by a fork; before the locks of connections, never after one."""
 _locks: set[int] = set()
@@ -34,8 +37,10 @@ _stopped: "list[Held[Any]]" = []
 """Those that a fork keeps from being used."""
 _open: "WeakSet[Connection]" = WeakSet()
 _forked = False
-_checked: set[tuple[int, int]] = set()
-"""Files by device and inode that this child has opened itself."""
+_inherited: dict[File, list[str]] = {}
+"""The descriptors that this child has of its parent's, by file."""
+_checked: set[File] = set()
+"""Files that this child has opened itself."""
 
 
 class Forked(Protocol):
@@ -108,14 +113,15 @@ def locked(path: str) -> Iterator[None]:
 def check_inherited(path: Path) -> None:
     """Raises `StoreUnavailable` in a forked child that has a connection of its parent's to this file.
 
-    By what Linux says: the file is open, and this process, which would then have a lock on it, has none.
+    By what Linux says: a descriptor that was there at the fork leads to the file still, and this process, which would
+    have a lock on it if it had opened it again, has none.
     """
     if not _forked:
         return
     with suppress(OSError):
         found = os.stat(path)
         file = (found.st_dev, found.st_ino)
-        if file not in _checked and (mine := _descriptors(file)) and not any(map(_locks_something, mine)):
+        if file not in _checked and (of_parent := _still_open(file)) and not any(map(_locks_something, of_parent)):
             raise StoreUnavailable(
                 f"{path}: a connection to it was open when this process was forked, and SQLite can't be used in such a "
                 "child: fork outside of transactions and with connections to it closed, or start processes by "
@@ -124,14 +130,17 @@ def check_inherited(path: Path) -> None:
         _checked.add(file)
 
 
-def _descriptors(file: tuple[int, int]) -> list[str]:
-    found = []
+def _descriptors() -> Iterator[tuple[str, File]]:
+    """What this process has open."""
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):  # the one by which the folder is read
             one = os.stat(f"/proc/self/fd/{name}")
-            if (one.st_dev, one.st_ino) == file:
-                found.append(name)
-    return found
+            yield name, (one.st_dev, one.st_ino)
+
+
+def _still_open(file: File) -> list[str]:
+    inherited = _inherited.get(file, ())
+    return [name for name, opened in _descriptors() if name in inherited and opened == file] if inherited else []
 
 
 def _locks_something(descriptor: str) -> bool:
@@ -170,6 +179,10 @@ def _in_child() -> None:
         os.close(lock)
     _locks.clear()
     _checked.clear()
+    _inherited.clear()
+    with suppress(OSError):  # not Linux: nothing to tell by
+        for name, file in _descriptors():
+            _inherited.setdefault(file, []).append(name)
     _keep_for_ever(list(_open))
     _open.clear()
     for one in list(_told):
