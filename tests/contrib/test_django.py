@@ -5,9 +5,14 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
+import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from tests.contrib.kit import Site
 
@@ -50,8 +55,9 @@ WRONG = {
     "{}": "TENURE: it is empty; give TENURE = ",
     "{'APP': 'mysite.jobs:app', 'URL': 'memory://'}": "TENURE: APP and URL exclude each other; give TENURE = ",
     "{'Url': 'memory://'}": "TENURE: there is no setting 'Url'; did you mean 'URL'?",
-    "{'BROKER': 'memory://'}": "TENURE: there is no setting 'BROKER'; known are APP, URL",
-    "{7: 'memory://'}": "TENURE: there is no setting 7; known are APP, URL",
+    "{'BROKER': 'memory://'}": "TENURE: there is no setting 'BROKER'; known are APP, DATABASE, URL",
+    "{7: 'memory://'}": "TENURE: there is no setting 7; known are APP, DATABASE, URL",
+    "{'DATABASE': 'main'}": "TENURE['DATABASE']: DATABASES has no 'main'; it has default, other",
     "{'APP': None}": "TENURE['APP'] is None: give TENURE = ",
     "{'APP': '.jobs:app'}": "TENURE['APP'] is '.jobs:app': give TENURE = ",
     "{'APP': ':app'}": "TENURE['APP'] is ':app': give TENURE = ",
@@ -654,6 +660,171 @@ def test_a_projects_own_tests(bare: Site) -> None:
     assert not (bare.folder / "jobs.db").exists()
 
 
+# Jobs in a database of the project
+
+WHERE = """
+from django.db import connection, transaction
+from django.test import TestCase, TransactionTestCase
+from shop.jobs import confirm
+from shop.models import Order
+from tenure.contrib.django import get_app, on_commit
+
+
+def waiting():
+    return [job.payload["order"] for job in get_app().sync.jobs()]
+
+
+class Where:
+    def test_jobs_are_where_the_rows_are(self):
+        assert get_app().url.endswith({ends}), get_app().url
+
+
+class Whole(Where, TransactionTestCase):
+    def test_a_job_of_its_own(self):
+        before = waiting()
+        confirm.sync.enqueue(1)
+        assert waiting() == [1, *before]
+
+    def test_after_the_commit(self):
+        before = waiting()
+        with transaction.atomic():
+            on_commit(confirm.build(2))
+        assert waiting() == [2, *before]
+
+    async def test_async(self):
+        handle = await confirm.enqueue(3)
+        assert (await handle.get()).state == "pending"
+
+
+class Whole2(Whole):
+    pass
+
+
+class Rolled(Where, TestCase):
+    pass
+"""
+JOINED = """
+    def test_in_the_transaction(self):
+        before = waiting()
+        confirm.sync.options(connection=connection).enqueue(4)
+        assert waiting() == before
+"""
+"""Of a `TestCase`: its transaction is rolled back, and the job with it."""
+
+
+def tested(site: Site, tests: str, *argv: str) -> str:
+    """What `manage.py test` said; it passed."""
+    site.write("shop/tests.py", tests)
+    ran = site.manage("test", "--noinput", *argv)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stderr
+
+
+def on_default(site: Site, database: str) -> None:
+    site.add(
+        "mysite/settings.py",
+        f"""
+        MIGRATION_MODULES = {{"shop": None}}
+        TENURE = {{"DATABASE": "default"}}
+        DATABASES = {{"default": {database}}}
+        """,
+    )
+
+
+IN_MEMORY = '{"ENGINE": "django.db.backends.sqlite3", "NAME": BASE_DIR / "site.db"}'
+IN_FILE = IN_MEMORY[:-1] + ', "TEST": {"NAME": BASE_DIR / "test.db"}}'
+
+
+@pytest.mark.parametrize("argv", [[], ["--parallel", "2"]])
+def test_tests_on_a_file_leave_the_real_one_alone(bare: Site, argv: list[str]) -> None:
+    on_default(bare, IN_FILE)
+    ends = "('/test.db', '/test_1.db', '/test_2.db')"
+    assert "Ran 10 tests" in tested(bare, WHERE.format(ends=ends) + JOINED, *argv)
+    assert not (bare.folder / "site.db").exists()
+
+
+def test_tests_in_memory_have_their_jobs_there(bare: Site) -> None:
+    on_default(bare, IN_MEMORY)
+    assert "Ran 9 tests" in tested(bare, WHERE.format(ends="'memory://'"), "--parallel", "2")
+    assert not (bare.folder / "site.db").exists()
+
+
+def test_migrate_makes_a_file_for_both(bare: Site) -> None:
+    on_default(bare, IN_FILE)
+    for _ in range(2):
+        bare.done("migrate", "--run-syncdb", "-v", "0")
+    seen = bare.run(
+        COMMITS
+        + """
+from django.db import connection
+
+with transaction.atomic():
+    order = Order.objects.create(customer="Ann")
+    confirm.sync.options(connection=connection).enqueue(order.pk)
+print(json.dumps([waiting(), app.url]))
+"""
+    )
+    assert seen == [[1], f"sqlite:///{bare.folder / 'site.db'}"]
+
+
+def test_a_file_that_django_made_before_is_left_alone(bare: Site) -> None:
+    bare.add("mysite/settings.py", UNMIGRATED)
+    bare.done("migrate", "--run-syncdb", "-v", "0")
+    bare.add("mysite/settings.py", "TENURE = {'DATABASE': 'default'}\n")
+    ran = bare.manage("migrate", "--run-syncdb")
+    assert ran.returncode == 1
+    assert re.search(r"CommandError: TENURE\['DATABASE'\]: .*site\.db is a SQLite file of another program", ran.stderr)
+
+
+@pytest.fixture
+def database(postgres_url: str) -> Iterator[dict[str, Any]]:
+    """A new database on the server, as Django's settings have it."""
+    name = f"site_{uuid4().hex}"
+    with psycopg.connect(postgres_url, autocommit=True) as server:
+        server.execute(f"CREATE DATABASE {name}".encode())
+        info = server.info
+        address = {"USER": info.user, "PASSWORD": info.password, "HOST": info.host, "PORT": info.port}
+        yield {"ENGINE": "django.db.backends.postgresql", "NAME": name, **address}
+        server.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+@pytest.mark.parametrize("argv", [[], ["--parallel", "2"]])
+def test_tests_on_a_server_leave_the_real_database_alone(
+    bare: Site, database: dict[str, Any], postgres_url: str, argv: list[str]
+) -> None:
+    name = database["NAME"]
+    on_default(bare, repr(database))
+    ends = f"('/test_{name}', '/test_{name}_1', '/test_{name}_2')"
+    assert "Ran 10 tests" in tested(bare, WHERE.format(ends=ends) + JOINED, *argv)
+    with psycopg.connect(postgres_url) as server:
+        left = server.execute("SELECT datname FROM pg_database WHERE strpos(datname, %s) > 0", (name,))
+        assert left.fetchall() == [(name,)]
+    with psycopg.connect(postgres_url, dbname=name) as real:
+        assert real.execute("SELECT to_regclass('tenure.job')").fetchone() == (None,)
+
+
+def test_a_servers_address_is_djangos(bare: Site) -> None:
+    own = {"sslmode": "require", "pool": True, "isolation_level": 3}
+    given = [
+        {"USER": "a@b", "PASSWORD": "p:w/d?", "HOST": "::1", "PORT": "6432", "OPTIONS": own},
+        {"USER": "ann"},
+        {"HOST": "/var/run/postgresql", "PASSWORD": "x y"},
+    ]
+    urls = bare.run(
+        f"""
+        from tenure.contrib.django.databases import postgres_url
+
+        whole = {{"USER": "", "PASSWORD": "", "HOST": "", "PORT": "", "OPTIONS": {{}}, "NAME": "sh op"}}
+        print(json.dumps([postgres_url("default", whole | more) for more in {given!r}]))
+        """
+    )
+    assert [conninfo_to_dict(url) for url in urls] == [
+        {"dbname": "sh op", "user": "a@b", "password": "p:w/d?", "host": "::1", "port": "6432", "sslmode": "require"},
+        {"dbname": "sh op", "user": "ann"},
+        {"dbname": "sh op", "host": "/var/run/postgresql", "password": "x y"},
+    ]
+
+
 # The guide
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "django.md"
@@ -680,7 +851,11 @@ def guided(tmp_path: Path) -> Site:
         MIGRATION_MODULES = {"shop": None}
         ROOT_URLCONF = "mysite.urls"
         ALLOWED_HOSTS = ["testserver"]
-        EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
+        MAILERS = {"default": {"BACKEND": "django.core.mail.backends.dummy.EmailBackend"}}
+        import django
+
+        if django.VERSION < (6, 1):
+            EMAIL_BACKEND = MAILERS["default"]["BACKEND"]
         DATABASES.pop("other")
         """,
     )

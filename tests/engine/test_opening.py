@@ -224,3 +224,29 @@ def test_what_isnt_ours_in_a_servers_url_stays_as_it_was() -> None:
     store: Any = open_store("postgresql://host/db?options=-c%20a%3Db+c&schema=shop&sslmode=require")
     assert store._server.schema == "shop"
     assert store._server._address == "postgresql://host/db?options=-c%20a%3Db+c&sslmode=require"
+
+
+async def test_a_function_says_where_the_store_is_now(tmp_path: Path) -> None:
+    where = tmp_path / "one.db"
+    app = Tenure(lambda: f"sqlite:///{where}")
+
+    @app.job
+    async def add(n: int) -> None: ...
+
+    async def numbers() -> list[int]:
+        return [job.payload["n"] for job in await app.jobs()]
+
+    await add.enqueue(1)
+    left = app.made()
+    where = tmp_path / "two.db"
+    assert app.url == f"sqlite:///{where}"
+    assert await numbers() == []
+    with pytest.raises(StoreUnavailable, match="was closed"):
+        await left.get([("default", app.new_id())])
+    await add.enqueue(2)
+    assert await numbers() == [2]
+    with app.on_store(MemoryStore()):
+        where = tmp_path / "one.db"
+        assert await numbers() == []
+    assert await numbers() == [1]
+    await app.close()

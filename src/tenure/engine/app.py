@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from inspect import isasyncgenfunction, signature
+from inspect import isasyncgenfunction
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from tenure.blobs import BlobStore, open_blobs
@@ -16,6 +16,7 @@ from tenure.domain.calls import Purged, Swept
 from tenure.domain.config import TenantConfig
 from tenure.domain.errors import InvalidValue, NotReady, Refused
 from tenure.domain.store import Store
+from tenure.engine.annotations import signature_of
 from tenure.engine.client import Enqueuer
 from tenure.engine.definition import Call, Definition, Jobs
 from tenure.engine.feed import Events
@@ -45,12 +46,13 @@ Lifespan = Callable[["Tenure"], AbstractAsyncContextManager[Any]]
 class Tenure(Jobs, Surface):
     """A job queue. Opening is lazy: nothing is touched before the first call that needs the store.
 
-    `Tenure("sqlite:///jobs.db")`, `Tenure("memory://")`; without a URL, `TENURE_URL` says where.
+    `Tenure("sqlite:///jobs.db")`, `Tenure("memory://")`; without a URL, `TENURE_URL` says where. `url` may be a
+    function that returns the URL: it is called at every use, and where it returns another, that store is opened.
     """
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | Callable[[], str] | None = None,
         *,
         store: Store | None = None,
         blobs: BlobStore | str | None = None,
@@ -62,12 +64,15 @@ class Tenure(Jobs, Surface):
         self.codecs = known_codecs()
         self.hooks = Hooks()
         self.middlewares: list[Middleware] = []
-        self._url = url or self.settings.url
+        self._where = url if callable(url) else None
+        self._url = url() if callable(url) else url or self.settings.url
         self._given = store
         self._lock = threading.Lock()
         self._users = 0
         """How many are inside `async with app`, workers among them."""
         self._store: Store | None = store
+        self._moved_from: list[Store] = []
+        """Stores at URLs that were right before, to be closed by the next call that can wait."""
         self._migrated: tuple[int, Store] | None = None
         self._opening: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
         self._enqueuers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Enqueuer] = weakref.WeakKeyDictionary()
@@ -84,7 +89,7 @@ class Tenure(Jobs, Surface):
     @property
     def url(self) -> str | None:
         """Where the store is, if a URL said so."""
-        return self._url
+        return self._url if self._where is None else self._where()
 
     # The store
 
@@ -111,10 +116,15 @@ class Tenure(Jobs, Surface):
     async def opened(self) -> Store:
         """The store, ready for use: created, or brought to this code's schema, where that is needed."""
         store = self.made()
+        await self._close_moved_from()
         if self._migrated != (os.getpid(), store):
             async with self._opening_here():
                 await self._migrate(store)
         return store
+
+    async def _close_moved_from(self) -> None:
+        while self._moved_from:
+            await self._moved_from.pop().close()
 
     def _opening_here(self) -> asyncio.Lock:
         """One caller of this event loop opens the store, the others wait. If it fails or goes, the next one tries."""
@@ -129,11 +139,19 @@ class Tenure(Jobs, Surface):
     def made(self) -> Store:
         """The store, not necessarily opened."""
         with self._lock:
+            if self._where is not None and self._given is None:
+                self._move_to(self._where())
             if self._store is None:
                 if self._url is None:
                     raise NotReady("no store: give Tenure('sqlite:///jobs.db') a URL, or set TENURE_URL")
                 self._store = open_store(self._url)
             return self._store
+
+    def _move_to(self, url: str) -> None:
+        if url != self._url:
+            if self._store is not None:
+                self._moved_from.append(self._store)
+            self._url, self._store = url, None
 
     async def enqueuer(self) -> Enqueuer:
         """This event loop's way to the store."""
@@ -152,6 +170,7 @@ class Tenure(Jobs, Surface):
             store, self._store = self._store, self._given
         if store is not None and self._given is None:
             await store.close()
+        await self._close_moved_from()
         if self.blob_store is not None:
             await self.blob_store.close()
 
@@ -216,7 +235,7 @@ class Tenure(Jobs, Surface):
         if self._lifespan is not None:
             raise InvalidValue("lifespan: there is one already")
         manager = asynccontextmanager(function) if isasyncgenfunction(function) else function
-        takes_app = bool(signature(function).parameters)
+        takes_app = bool(signature_of(function).parameters)
         self._lifespan = manager if takes_app else lambda _: manager()
         return function
 

@@ -9,14 +9,18 @@ from django.apps import apps
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
+from tenure.contrib.django.databases import Database
 from tenure.domain.errors import TenureError
 from tenure.engine.app import Tenure
 from tenure.engine.importing import import_app
 
 LABEL = "tenure"
 """The Django app's label."""
-KNOWN = ("APP", "URL")
-EXAMPLE = 'give TENURE = {"APP": "mysite.jobs:app"} or TENURE = {"URL": "sqlite:////var/lib/mysite/jobs.db"}'
+KNOWN = ("APP", "DATABASE", "URL")
+EXAMPLE = (
+    'give TENURE = {"APP": "mysite.jobs:app"}, TENURE = {"DATABASE": "default"} '
+    'or TENURE = {"URL": "sqlite:////var/lib/mysite/jobs.db"}'
+)
 
 
 def get_app() -> Tenure:
@@ -32,7 +36,13 @@ def app_of() -> Tenure:
     """The app that the settings name."""
     name, value = _chosen(getattr(settings, "TENURE", None))
     try:
-        return import_app(value) if name == "APP" else _made(value)
+        match name:
+            case "APP":
+                return import_app(value)
+            case "DATABASE":
+                return _on_database(value)
+            case _:
+                return _made(value)
     except TenureError as error:
         raise ImproperlyConfigured(f"TENURE[{name!r}]: {error}") from error
 
@@ -41,6 +51,18 @@ def app_of() -> Tenure:
 def _made(url: str) -> Tenure:
     """One app per URL: Django may start its apps twice in one process, and a job belongs to one app."""
     return Tenure(url)
+
+
+@cache
+def _on_database(alias: str) -> Tenure:
+    """The same for an alias of `DATABASES`."""
+    return Tenure(Database(alias).url)
+
+
+def database_of(given: Any) -> Database | None:
+    """The database that the settings name for jobs, if they name one."""
+    name, value = _chosen(given)
+    return Database(value) if name == "DATABASE" else None
 
 
 def _chosen(given: Any) -> tuple[str, str]:
@@ -53,7 +75,8 @@ def _chosen(given: Any) -> tuple[str, str]:
         if key not in KNOWN:
             raise ImproperlyConfigured(f"TENURE: there is no setting {key!r:.80}; {_hint(key)}")
     if len(given) != 1:
-        raise ImproperlyConfigured(f"TENURE: {'APP and URL exclude each other' if given else 'it is empty'}; {EXAMPLE}")
+        wrong = f"{' and '.join(given)} exclude each other" if given else "it is empty"
+        raise ImproperlyConfigured(f"TENURE: {wrong}; {EXAMPLE}")
     ((name, value),) = given.items()
     if not isinstance(value, str) or value[:1] in ("", ".", ":"):
         raise ImproperlyConfigured(f"TENURE[{name!r}] is {value!r:.80}: {EXAMPLE}")
