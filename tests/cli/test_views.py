@@ -5,9 +5,11 @@ import json
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from tenure import Tenure
+from tenure.domain.calls import Document
 from tenure.domain.event import Event
 from tenure.domain.names import SYSTEM
 from tenure.domain.states import EventKind
@@ -161,6 +163,35 @@ def test_a_worker_says_what_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         jobs=(RunningJob("acme", "some-id", "send", 3.5),),
     )
     assert workers.rows([card]) == [("north", "box", "7", "2 h", "1/10", "mail, video", "send some-id")]
+
+
+def test_workers_and_top_say_the_same_of_what_runs(cli: Cli, shop: Shop) -> None:
+    """By the jobs' records: what a worker wrote of itself may be ten seconds old."""
+    shop.enqueue(3)
+    ran = WorkerCard(
+        name="north",
+        host="box",
+        pid=7,
+        started_at=100,
+        queues=("mail",),
+        concurrency=10,
+        running=2,
+        jobs=(RunningJob("default", "ended", "send", 3.5),),
+    )
+
+    async def write(app: Tenure) -> None:
+        body = msgspec.json.encode(ran)
+        await (await app.store()).put_document(
+            Document(tenant=SYSTEM, kind=WORKER, name="north", body=body), ttl=60_000
+        )
+
+    shop.use(write)
+    (running,) = (one.job.spec.id for one in shop.claim())
+    for argv in (["workers"], ["top", "--once"]):
+        (card,) = cli.json(*argv)["workers"]
+        assert (card["running"], [job["id"] for job in card["jobs"]]) == (1, [running])
+    (line,) = (line for line in cli.done("workers").lines if line.startswith("north"))
+    assert "1/10" in line.split()
 
 
 def test_top_once(cli: Cli, shop: Shop) -> None:

@@ -106,7 +106,7 @@ async def test_letters_by_disposition(app: Tenure, send: Definition[[int], None]
 
 async def test_what_makes_no_sense_is_refused(app: Tenure, send: Definition[[int], None]) -> None:
     with pytest.raises(InvalidValue, match="give one of open, replayed, discarded"):
-        await app.dead_letters(disposition="opened")
+        await app.dead_letters(**cast(Any, {"disposition": "opened"}))
     with pytest.raises(InvalidValue, match="did you mean 'queue'"):
         await app.dead_letters(**cast(Any, {"queues": "mail"}))
     with pytest.raises(InvalidValue, match="give a rate such as '100/s'"):

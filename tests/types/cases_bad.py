@@ -72,6 +72,12 @@ async def wrong_results(handle: Handle[str]) -> None:
     await handle.result(timeout="5")  # error
     await app.jobs(states="failed")  # error
     await app.jobs(enqueued_from="today")  # error
+    await app.jobs(state="lost")  # error
+    await app.jobs(state=["failed", "lost"])  # error
+    await app.jobs(dead_letter="gone")  # error
+    app.dead_letters(disposition="gone")  # error
+    await app.enqueue(send(Any, "a"))  # error
+    await app.enqueue_many([send(Any, "a")])  # error
     app.worker(queues={"mail": "40"})  # error
     app.worker(concurrency="5")  # error
     wants_number(number.id)  # error

@@ -19,6 +19,7 @@ from tenure.domain.states import Disposition, State
 from tenure.domain.store import Store
 from tenure.engine.bodies import to_replay, with_payload_if_there
 from tenure.engine.durations import rate as rate_of
+from tenure.engine.filters import AnyDisposition
 from tenure.engine.handle import Job
 from tenure.engine.listing import Listing
 
@@ -80,7 +81,7 @@ class DeadLetters(Listing):
     def __init__(
         self,
         surface: "Surface",
-        disposition: Disposition | str | None,
+        disposition: AnyDisposition | None,
         where: Mapping[str, Any],
         limit: int | None = None,
         sleep: Sleep = asyncio.sleep,

@@ -1,7 +1,7 @@
 """A job type: a handler with its options, and the typed ways to enqueue it."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
 import msgspec
@@ -219,6 +219,13 @@ class Definition(Ways[P, R]):
                         raise InvalidValue(f"job {self.name}: {error}; app.codec(…) makes one known") from None
 
 
+class AsyncDefinition(Definition[P, R]):
+    """One whose function is async: a call gives a coroutine, which type checkers refuse where a job is wanted."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, R]:
+        return cast(Coroutine[Any, Any, R], self.function(*args, **kwargs))
+
+
 def _check_function(function: Any) -> None:
     if inspect.isclass(function):
         raise InvalidValue(f"job {function.__name__}: a class can't be a job; give a function")
@@ -258,11 +265,11 @@ class Jobs:
         self._definitions: dict[str, Definition[Any, Any]] = {}
 
     @overload
-    def job(self, function: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Definition[P, R]: ...
+    def job(self, function: Callable[Concatenate[Context, P], Awaitable[R]], /) -> AsyncDefinition[P, R]: ...
     @overload
     def job(self, function: Callable[Concatenate[Context, P], R], /) -> Definition[P, R]: ...
     @overload
-    def job(self, function: Callable[P, Awaitable[R]], /) -> Definition[P, R]: ...
+    def job(self, function: Callable[P, Awaitable[R]], /) -> AsyncDefinition[P, R]: ...
     @overload
     def job(self, function: Callable[P, R], /) -> Definition[P, R]: ...
     @overload
@@ -278,7 +285,8 @@ class Jobs:
         return Declare(self, options, handled=False)
 
     def _declare(self, function: Callable[..., Any], options: JobOptions, handled: bool = True) -> Definition[Any, Any]:
-        definition: Definition[Any, Any] = Definition(function, options, handled)
+        kind: type[Definition[Any, Any]] = AsyncDefinition if inspect.iscoroutinefunction(function) else Definition
+        definition = kind(function, options, handled)
         self._add(definition)
         return definition
 
@@ -303,11 +311,11 @@ class Declare:
         self._handled = handled
 
     @overload
-    def __call__(self, function: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Definition[P, R]: ...
+    def __call__(self, function: Callable[Concatenate[Context, P], Awaitable[R]], /) -> AsyncDefinition[P, R]: ...
     @overload
     def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Definition[P, R]: ...
     @overload
-    def __call__(self, function: Callable[P, Awaitable[R]], /) -> Definition[P, R]: ...
+    def __call__(self, function: Callable[P, Awaitable[R]], /) -> AsyncDefinition[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Definition[P, R]: ...
     def __call__(self, function: Callable[..., Any], /) -> Any:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from tenure.domain.calls import JobFilter
 from tenure.domain.errors import InvalidValue
@@ -10,7 +10,8 @@ from tenure.domain.states import Disposition, State
 from tenure.engine.durations import instant
 from tenure.engine.options import check_names
 
-AnyState = State | str
+AnyState = State | Literal["blocked", "pending", "running", "succeeded", "failed", "cancelled"]
+AnyDisposition = Disposition | Literal["open", "replayed", "discarded"]
 
 
 class Where(TypedDict, total=False):
@@ -22,7 +23,7 @@ class Where(TypedDict, total=False):
     labels: Mapping[str, str]
     enqueued_from: datetime
     enqueued_before: datetime
-    dead_letter: Disposition | str
+    dead_letter: AnyDisposition
 
 
 def job_filter(tenant: str | None, where: Mapping[str, Any], call: str) -> JobFilter:

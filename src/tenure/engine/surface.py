@@ -32,7 +32,7 @@ from tenure.engine.dead_letters import DeadLetters, LetterWhere
 from tenure.engine.definition import Call, checked
 from tenure.engine.durations import Seconds, milliseconds
 from tenure.engine.feed import Events
-from tenure.engine.filters import Where, job_filter
+from tenure.engine.filters import AnyDisposition, Where, job_filter
 from tenure.engine.flows import Flow
 from tenure.engine.handle import CancelMode, CancelResult, Handle, Job, cancel_result, job_of
 from tenure.engine.listing import Listing
@@ -296,7 +296,7 @@ class Surface:
     def dead_letters(
         self,
         *,
-        disposition: Disposition | str | None = Disposition.OPEN,
+        disposition: AnyDisposition | None = Disposition.OPEN,
         limit: int | None = None,
         **where: Unpack[LetterWhere],
     ) -> DeadLetters:

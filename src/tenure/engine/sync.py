@@ -22,7 +22,7 @@ from tenure.engine.dead_letters import DeadLetters, Edit, LetterWhere, Summary, 
 from tenure.engine.definition import Call, Ways, checked
 from tenure.engine.durations import Seconds
 from tenure.engine.feed import Events
-from tenure.engine.filters import Where
+from tenure.engine.filters import AnyDisposition, Where
 from tenure.engine.flows import Flow, Parents, Policy
 from tenure.engine.handle import CancelMode, CancelResult, Handle, Job
 from tenure.engine.options import Options
@@ -358,7 +358,7 @@ class SyncSurface:
     def dead_letters(
         self,
         *,
-        disposition: Disposition | str | None = Disposition.OPEN,
+        disposition: AnyDisposition | None = Disposition.OPEN,
         limit: int | None = None,
         **where: Unpack[LetterWhere],
     ) -> SyncDeadLetters:

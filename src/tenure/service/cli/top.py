@@ -5,7 +5,7 @@ import asyncio
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ from tenure.domain.names import Ms
 from tenure.domain.states import State, Status
 from tenure.domain.store import LATEST, Store
 from tenure.engine.handle import Job
-from tenure.engine.surface import LIVE
 from tenure.engine.worker.presence import WorkerCard
 from tenure.service.cli import workers
 from tenure.service.cli.arguments import add_command, add_store, add_tenants, seconds
@@ -38,7 +37,8 @@ SHOWN = 20
 EVENTS = 5_000
 """Events read at once."""
 COUNTED = 5_000
-"""Waiting and running jobs that one frame counts at most: it reads them one by one."""
+"""Waiting jobs, and running ones, that one frame counts at most: it reads them one by one."""
+WAITING = (State.BLOCKED, State.PENDING)
 READS = 200
 """Reads of the feed for one frame at most; a frame that is behind says so."""
 
@@ -83,7 +83,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     """More jobs run than are listed."""
     queues: list[Backlog]
     capped: bool
-    """There are more waiting and running jobs than were counted."""
+    """There are more waiting, or more running jobs than were counted."""
     events: dict[str, int]
     """Recent events by kind."""
     window_seconds: int
@@ -136,6 +136,21 @@ class Recent:
         return dict(total.most_common())
 
 
+def backlog(jobs: Iterable[Job]) -> list[Backlog]:
+    """Each queue that has live jobs."""
+    counts = Counter((job.queue, job.status) for job in jobs)
+    return [
+        Backlog(
+            queue=queue,
+            ready=counts[queue, Status.READY],
+            scheduled=counts[queue, Status.SCHEDULED] + counts[queue, Status.RETRYING],
+            blocked=counts[queue, Status.BLOCKED],
+            running=counts[queue, Status.RUNNING],
+        )
+        for queue in sorted({queue for queue, _ in counts})
+    ]
+
+
 class Look:
     """Looks at a store again and again, and reads the feed on from where it was."""
 
@@ -148,35 +163,20 @@ class Look:
     async def frame(self) -> Frame:
         store = await self._target.store()
         caught_up = await self._read(store)
-        running = await self._target.jobs(SHOWN + 1, state=State.RUNNING)
-        queues, capped = await self._backlog()
+        cards = await workers.cards_of(store)
+        running = await self._target.jobs(COUNTED + 1, state=State.RUNNING)
+        waiting = await self._target.jobs(COUNTED + 1, state=WAITING)
         return Frame(
             at=datetime.now(UTC),
-            workers=await workers.cards_of(store),
+            workers=cards if len(running) > COUNTED else workers.holding(cards, running),
             running=running[:SHOWN],
             more=len(running) > SHOWN,
-            queues=queues,
-            capped=capped,
+            queues=backlog([*running[:COUNTED], *waiting[:COUNTED]]),
+            capped=max(len(running), len(waiting)) > COUNTED,
             events=self._recent.counts(time.time_ns() // 1_000_000),
             window_seconds=self._window(),
             caught_up=caught_up,
         )
-
-    async def _backlog(self) -> tuple[list[Backlog], bool]:
-        """Each queue that has live jobs, and whether some weren't counted."""
-        jobs = await self._target.jobs(COUNTED + 1, state=LIVE)
-        counts = Counter((job.queue, job.status) for job in jobs[:COUNTED])
-        found = [
-            Backlog(
-                queue=queue,
-                ready=counts[queue, Status.READY],
-                scheduled=counts[queue, Status.SCHEDULED] + counts[queue, Status.RETRYING],
-                blocked=counts[queue, Status.BLOCKED],
-                running=counts[queue, Status.RUNNING],
-            )
-            for queue in sorted({queue for queue, _ in counts})
-        ]
-        return found, len(jobs) > COUNTED
 
     def _window(self) -> int:
         if self._watched_since is None:
