@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tenure.domain.calls import Enqueued
+from tenure.domain.calls import Enqueued, JobView
 from tenure.domain.errors import (
+    JobNotFound,
     SchemaTooNew,
     StoreCorrupt,
     StoreError,
@@ -109,6 +110,38 @@ def test_a_schema_from_the_future(tmp_path: Path) -> None:
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
     refused(path, SchemaTooNew, f"has schema 99, this Tenure knows up to {SCHEMA}: upgrade tenure")
+
+
+def test_a_file_that_lost_its_name_takes_nothing_more(tmp_path: Path) -> None:
+    """SQLite goes on with a deleted file, as if nothing had happened. Where another has its place, that one is used."""
+    folder, other = tmp_path / "here", tmp_path / "other"
+    path = folder / "jobs.db"
+    gone = "it was deleted or moved while it was in use: nothing of this call was kept"
+    for place in (folder, other):
+        place.mkdir()
+        migrate(place / "jobs.db")
+
+    async def main(store: SqliteStore) -> None:
+        await store.enqueue([job(1)])
+        assert isinstance((await store.get([("acme", job(1).id)]))[0], JobView)
+        path.rename(tmp_path / "moved.db")
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match=gone):
+                await store.enqueue([job(2)])
+            with pytest.raises(StoreUnavailable, match=gone):
+                await store.get([("acme", job(1).id)])
+        (tmp_path / "moved.db").rename(path)
+        with pytest.raises(StoreUnavailable, match=f"another file has taken its place; {gone}"):
+            async with store.transaction() as opened:
+                opened.enqueue([job(3)])
+                folder.rename(tmp_path / "moved")
+                other.rename(folder)
+        assert await store.enqueue([job(4)]) == [Enqueued(job(4).id)]
+        assert await store.get([("acme", job(1).id)]) == [JobNotFound()]
+
+    use(path, main)
+    (view,) = use(path, lambda store: store.get([("acme", job(4).id)]))
+    assert isinstance(view, JobView)
 
 
 def test_a_folder_and_a_missing_folder(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ What has no room here is a process that may write no larger files (RLIMIT_FSIZE)
 
 import asyncio
 import errno
+import os
 import pickle
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from tenure.domain.errors import OutcomeUnknown, StoreFull, StoreUnavailable
 from tenure.domain.job import NewJob
 from tenure.stores.sql.sqlite import SqliteStore
-from tenure.stores.sql.sqlite.file import os_error
+from tenure.stores.sql.sqlite.file import ROOM, os_error
 
 BEGIN = """
 import asyncio, logging, os, resource, sys
@@ -137,6 +138,33 @@ async def main():
 asyncio.run(main())
 """,
     )
+
+
+def test_the_logs_index_has_no_holes_where_blocks_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen on an ext4 with blocks of 1 KiB: SQLite writes one byte of each page of its index, and to fill one of the
+    holes between on a full device ends the process.
+    """
+    monkeypatch.setattr("tenure.stores.sql.sqlite.file.PAGE", 1 << 40)
+
+    async def main() -> None:
+        store = SqliteStore(tmp_path / "jobs.db")
+        await store.migrate()
+        await store.enqueue([job(1)])
+        index = os.stat(tmp_path / "jobs.db-shm")
+        assert index.st_size == ROOM
+        assert index.st_blocks * 512 >= ROOM
+        with monkeypatch.context() as full:
+            full.setattr("tenure.stores.sql.sqlite.file.no_room", lambda path: True)
+            with pytest.raises(StoreFull, match="no room left on the device"):
+                await SqliteStore(tmp_path / "jobs.db").enqueue([job(2)])
+        await store.close()
+
+    asyncio.run(main())
+
+
+def job(number: int) -> NewJob:
+    ident = f"00000000-0000-7000-8000-{number:012x}"
+    return NewJob(tenant="acme", id=ident, queue="mail", job_type="send", payload=b"1")
 
 
 def test_a_full_file_is_said_so_and_takes_nothing(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tenure.domain.errors import (
     StoreUnavailable,
     Unsupported,
 )
-from tenure.stores.sql.sqlite.forks import Connection, check_inherited, locked
+from tenure.stores.sql.sqlite.forks import Connection, File, check_inherited, descriptors, identity, locked
 
 SCHEMA = 3
 APPLICATION_ID = 0x54_4E_55_52
@@ -26,6 +26,8 @@ OLDEST_SQLITE = (3, 38, 0)
 
 BUSY_MS = 10_000
 """How long to wait for a program that doesn't take our lock, such as the sqlite3 shell."""
+
+GONE = "it was deleted or moved while it was in use: nothing of this call was kept"
 
 _NETWORK = frozenset(
     [
@@ -53,6 +55,9 @@ _PERHAPS_FULL = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 """What SQLite says where it lacks room for anything but a page: of a quota, of a limit, of its index of the log."""
 ROOM = 65_536
 """Bytes: the index of a small log, and some pages."""
+PAGE = 4_096
+"""SQLite makes its index of the log longer by a byte in each page of so many. Where blocks are smaller, as on a small
+ext4, that leaves holes, and a hole that is written through its mapping on a full device ends the process (SIGBUS)."""
 _CORRUPT = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -94,6 +99,9 @@ class StoreFile:
     def connect(self) -> sqlite3.Connection:
         """A connection set up for durable, explicit transactions. The file must exist."""
         check_inherited(self.path)
+        named, small = self._named(), os.statvfs(self.path).f_bsize < PAGE
+        if small and no_room(self.path):
+            raise _full(self.path)
         with translated(self.path):
             connection = sqlite3.connect(
                 f"file:{quoted(self.path)}?mode=rw",
@@ -104,12 +112,29 @@ class StoreFile:
                 cached_statements=256,
                 factory=Connection,
             )
+            connection.opened_on = named
             try:
                 self._set_up(connection)
+                if small:
+                    self._fill_index()
             except BaseException:
                 connection.close()
                 raise
             return connection
+
+    def _named(self) -> File:
+        try:
+            return identity(self.path)
+        except OSError as error:
+            raise StoreUnavailable(f"{self.path}: {error.strerror}; {GONE}") from error
+
+    def check_still_there(self, connection: sqlite3.Connection) -> None:
+        """Raises `StoreUnavailable` where the file that a connection is open on has lost its name.
+
+        SQLite goes on with such a file, and what is committed to it is gone with its last connection.
+        """
+        if isinstance(connection, Connection) and self._named() != connection.opened_on:
+            raise StoreUnavailable(f"{self.path}: another file has taken its place; {GONE}")
 
     def _set_up(self, connection: sqlite3.Connection) -> None:
         self.version(connection)
@@ -119,6 +144,18 @@ class StoreFile:
         connection.execute("PRAGMA cache_size = -65536")
         connection.execute("PRAGMA wal_autocheckpoint = 4000")
         connection.execute("PRAGMA journal_size_limit = 67108864")
+
+    def _fill_index(self) -> None:
+        """Leaves the index of the log no holes. By SQLite's own descriptor: to close another would end its locks."""
+        path = Path(f"{self.path}-shm")
+        try:
+            if not path.exists():
+                return  # of a file that is empty yet
+            index = identity(path)
+            for name in [name for name, file in descriptors() if file == index]:
+                os.posix_fallocate(int(name), 0, ROOM)
+        except OSError as error:
+            raise os_error(self.path, str(path), error) from error
 
     def version(self, connection: sqlite3.Connection) -> int:
         """The file's schema: 0 when it is new. Raises for a file that isn't ours, or is newer than this code."""

@@ -59,6 +59,9 @@ def tell_children(one: Forked) -> None:
 class Connection(sqlite3.Connection):
     """One of Tenure's own."""
 
+    opened_on: File | None = None
+    """The file that had the store's name when this was opened."""
+
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         _open.add(self)
@@ -119,8 +122,7 @@ def check_inherited(path: Path) -> None:
     if not _forked:
         return
     with suppress(OSError):
-        found = os.stat(path)
-        file = (found.st_dev, found.st_ino)
+        file = identity(path)
         if file not in _checked and (of_parent := _still_open(file)) and not any(map(_locks_something, of_parent)):
             raise StoreUnavailable(
                 f"{path}: a connection to it was open when this process was forked, and SQLite can't be used in such a "
@@ -130,7 +132,13 @@ def check_inherited(path: Path) -> None:
         _checked.add(file)
 
 
-def _descriptors() -> Iterator[tuple[str, File]]:
+def identity(path: Path) -> File:
+    """The file that has this name now."""
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
+def descriptors() -> Iterator[tuple[str, File]]:
     """What this process has open."""
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):  # the one by which the folder is read
@@ -140,7 +148,7 @@ def _descriptors() -> Iterator[tuple[str, File]]:
 
 def _still_open(file: File) -> list[str]:
     inherited = _inherited.get(file, ())
-    return [name for name, opened in _descriptors() if name in inherited and opened == file] if inherited else []
+    return [name for name, opened in descriptors() if name in inherited and opened == file] if inherited else []
 
 
 def _locks_something(descriptor: str) -> bool:
@@ -181,7 +189,7 @@ def _in_child() -> None:
     _checked.clear()
     _inherited.clear()
     with suppress(OSError):  # not Linux: nothing to tell by
-        for name, file in _descriptors():
+        for name, file in descriptors():
             _inherited.setdefault(file, []).append(name)
     _keep_for_ever(list(_open))
     _open.clear()

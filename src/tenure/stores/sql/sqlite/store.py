@@ -4,9 +4,9 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 from tenure.domain import model
@@ -224,7 +224,7 @@ class _Open:
 
     def read(self, part: Callable[[Unit], T]) -> T:
         """Runs a part on one snapshot of the file."""
-        with translated(self._file.path), self._reading.used() as tables:
+        with self._read_from() as tables:
             tables.connection.execute("BEGIN")
             try:
                 meta = tables.begin()
@@ -232,8 +232,20 @@ class _Open:
             finally:
                 tables.connection.execute("ROLLBACK")
 
+    @contextmanager
+    def _read_from(self) -> Iterator[SqliteTables]:
+        """The reading connection; a new one where the file was replaced."""
+        with translated(self._file.path):
+            try:
+                with self._reading.used() as tables:
+                    self._file.check_still_there(tables.connection)
+                    yield tables
+            except StoreUnavailable:
+                self._reading.close()
+                raise
+
     def verify(self) -> list[str]:
-        with translated(self._file.path), self._reading.used() as tables:
+        with self._read_from() as tables:
             return verify(tables)
 
     def checkpoint(self) -> None:

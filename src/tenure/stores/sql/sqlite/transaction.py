@@ -60,6 +60,7 @@ class SqliteTransaction(JoinedCalls):
     def commit(self) -> None:
         with translated(self._file.path):
             self.connection.execute("COMMIT")
+        self._file.check_still_there(self.connection)
 
     def close(self) -> None:
         """Undoes what wasn't committed, and lets the others write."""

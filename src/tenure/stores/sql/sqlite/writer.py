@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from tenure.domain.errors import OutcomeUnknown, StoreFull
+from tenure.domain.errors import OutcomeUnknown, StoreFull, StoreUnavailable
 from tenure.domain.model import Unit
 from tenure.domain.store import Clock
 from tenure.stores.base import Operation
@@ -130,7 +130,7 @@ class Writer:
             except sqlite3.Error as error:
                 self._held.close()
                 raise store_error(self._file.path, error) from error
-            except StoreFull:
+            except (StoreFull, StoreUnavailable):
                 self._held.close()
                 raise
         raise AssertionError("unreachable")
@@ -164,6 +164,7 @@ class Writer:
             if isinstance(told, StoreFull) and error.sqlite_errorcode in UNWRITTEN:
                 raise told from error
             raise _CommitFailed from error
+        self._file.check_still_there(connection)
         return answers
 
     def _savepoint(self, tables: SqliteTables, call: Call, changed: Changed) -> Answer:
