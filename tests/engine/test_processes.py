@@ -4,6 +4,9 @@ import asyncio
 import gc
 import os
 import signal
+import socket
+import subprocess
+import sys
 import weakref
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -175,3 +178,19 @@ async def test_one_that_is_told_twice_keeps_its_process_until_it_ends(app: Tenur
         await asyncio.sleep(0)
         hand.task.cancel()
         assert isinstance(await jobs.number.call(), int)
+
+
+def test_a_process_ends_with_a_worker_that_had_not_heard_it_out() -> None:
+    """A line that is closed with something unread in it is a reset for the other end, not an end."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        command = [sys.executable, "-m", "tenure.engine.worker.processes.child", str(theirs.fileno())]
+        process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
+        theirs.close()
+        assert ours.recv(1, socket.MSG_PEEK)
+        ours.close()
+    try:
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()

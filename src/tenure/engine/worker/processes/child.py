@@ -65,11 +65,17 @@ class Line:
     def _exactly(self, length: int) -> bytes:
         body = b""
         while len(body) < length:
-            part = self._line.recv(length - len(body))
+            part = self._some(length - len(body))
             if not part:
                 os._exit(0)
             body += part
         return body
+
+    def _some(self, most: int) -> bytes:
+        try:
+            return self._line.recv(most)
+        except ConnectionResetError:  # its end was closed with something unread in it, as when the worker is killed
+            return b""
 
 
 class Server:
