@@ -95,14 +95,15 @@ async def test_a_job_of_another_lease_is_renewed_at_its_own_pace(app: Tenure, be
         return 1
 
     async with app.worker():
-        await work.options(lease=3_600).enqueue()
+        long = await work.options(lease=3_600).enqueue()
         await started.wait()
         short = await work.options(lease=LEASE).enqueue()
         await between.called("renew", 4)
         go.set()
         assert await short.result(5) == 1
     renewed = [one.token.job_id for batch in between.of("renew") for one in batch if isinstance(one, Renewal)]
-    assert set(renewed) == {short.id}
+    assert set(renewed) <= {short.id, long.id}
+    assert renewed.count(long.id) <= 1  # asked once if it was claimed before the worker heard of cancels
 
 
 async def test_a_job_that_comes_while_the_renewer_counts_isnt_looked_past(
