@@ -92,7 +92,11 @@ async def publish(store: Store, definitions: list[Definition[Any, Any]]) -> None
         try:
             body = msgspec.json.encode(_card_of(definition))
         except (InvalidValue, TypeError) as error:
-            log.warning("job type %s isn't published: %s", definition.name, error)
+            log.warning(
+                "job type %s has no schema (%s): it runs, but arguments that are sent without its code go unchecked",
+                definition.name,
+                error,
+            )
             continue
         if known.get(definition.name) != body:
             await store.put_document(Document(tenant=EVERYONE, kind=JOB_TYPE, name=definition.name, body=body))
