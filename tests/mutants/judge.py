@@ -32,6 +32,7 @@ SUITES = {
     "conformance-sqlite": "tests/conformance/test_sqlite.py",
     "processes-sqlite": "tests/stores/test_sqlite_processes.py",
     "forks-sqlite": "tests/stores/test_sqlite_forks.py",
+    "file-sqlite": "tests/stores/test_sqlite_file.py",
     "together-postgres": "tests/stores/test_postgres_together.py",
     "network-postgres": "tests/stores/test_postgres_network.py",
     "loops-postgres": "tests/stores/test_postgres_loops.py",

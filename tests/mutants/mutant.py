@@ -22,6 +22,7 @@ KILLERS = (
     "conformance-sqlite",
     "processes-sqlite",
     "forks-sqlite",
+    "file-sqlite",
     "together-postgres",
     "network-postgres",
     "loops-postgres",

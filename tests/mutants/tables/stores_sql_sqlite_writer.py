@@ -39,4 +39,12 @@ MUTANTS = (
         killers=("processes-sqlite",),
         why="no call of the contract breaks after it has written something; a test breaks one on purpose",
     ),
+    Mutant(
+        name="sql-acknowledged-in-a-deleted-file",
+        what="An enqueue is acknowledged that was committed to a file without a name.",
+        breaks="§1.4 no acknowledged enqueue is lost",
+        edits=(Edit("Writer._transaction", "        self._file.check_still_there(connection)\n", ""),),
+        killers=("file-sqlite",),
+        why="the machine leaves the file where it is",
+    ),
 )
