@@ -22,7 +22,7 @@ from tenure.domain.job import Failure, NewJob, Parent, Spec, Token
 from tenure.domain.rate import Rate
 from tenure.domain.retry import RetryPolicy
 from tenure.domain.states import Unique
-from tenure.stores.sql import rows
+from tenure.stores import records
 from tenure.stores.sql.postgres import PostgresStore, lone
 from tenure.stores.sql.postgres import store as module
 from tenure.stores.sql.postgres.lone import FEW, PLAIN_END, claim_few
@@ -470,7 +470,7 @@ def ends_plainly(spec: Spec) -> bool:
 
 @given(SPECS)
 def test_only_a_plain_spec_ends_like_one(spec: Spec) -> None:
-    assert rows.encode(spec).endswith(PLAIN_END) == ends_plainly(spec)
+    assert records.encode(spec).endswith(PLAIN_END) == ends_plainly(spec)
 
 
 @pytest.mark.parametrize("field", ["lease", "grace", "expires_at"])
@@ -479,7 +479,7 @@ def test_no_number_looks_like_the_end(field: str, size: int) -> None:
     """One whose bytes are just those that a plain spec has there."""
     own = Spec.__struct_fields__.index(field) - Spec.__struct_fields__.index("root_id") - 1
     number = int.from_bytes(PLAIN_END[own - size : own])
-    assert not rows.encode(replace(PLAIN, **{field: number})).endswith(PLAIN_END)
+    assert not records.encode(replace(PLAIN, **{field: number})).endswith(PLAIN_END)
 
 
 PLAIN = Spec("acme", ident(1), 1, "mail", "send", "json", bytes(32), 2, 1, 3, RetryPolicy(), 1, 1)

@@ -414,6 +414,11 @@ def result_expiry(finished_at: Ms | None, result_ttl: Ms, unique_for: Ms | None)
     return (finished_at or 0) + max(result_ttl, unique_for or 0)
 
 
+def as_enqueued(spec: Spec, state: State, priority: int, run_at: Ms) -> Job:
+    """The record of a job to which nothing has happened since it was enqueued."""
+    return Job(spec, state, 1, priority, run_at, spec.enqueued_at)
+
+
 class Binding(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Who holds a key, with which body, and until when (None: until its policy says so)."""
 

@@ -79,8 +79,8 @@ MUTANTS = (
         edits=(
             Edit(
                 "_replay_as_new",
-                "write(unit, _copied(unit, spec, asked, payload), job.priority, unit.now, payload)",
-                "write(unit, _copied(unit, spec, asked, payload), job.priority, job.run_at, payload)",
+                "State.PENDING, job.priority, unit.now)",
+                "State.PENDING, job.priority, job.run_at)",
             ),
         ),
         killers=("machine-memory",),

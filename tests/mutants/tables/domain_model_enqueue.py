@@ -62,8 +62,8 @@ MUTANTS = (
         edits=(
             Edit(
                 "group_refusal",
-                "return GroupRequired(queue) if keyed else GroupNeedsKeyed(queue)",
-                "return None if keyed else GroupNeedsKeyed(queue)",
+                "return GroupNeedsKeyed(queue) if group is not None else GroupRequired(queue)",
+                "return GroupNeedsKeyed(queue) if group is not None else None",
             ),
         ),
         killers=("machine-memory",),

@@ -9,7 +9,7 @@ MUTANTS = (
         name="sql-load-loses-tracebacks",
         what="A load leaves tracebacks out.",
         breaks="§5c dump and load",
-        edits=(Edit("restore", 'tables.run("restore_attached", *ref, kind, member, rows.encode(row))', "return"),),
+        edits=(Edit("restore", 'tables.run("restore_attached", *ref, kind, member, records.encode(row))', "return"),),
         killers=("machine-sqlite",),
     ),
 )

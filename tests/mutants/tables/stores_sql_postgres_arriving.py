@@ -3,27 +3,36 @@
 from tests.mutants.mutant import Edit, Mutant
 
 MODULE = "stores/sql/postgres/arriving.py"
+FORMS = "stores/forms.py"
+PLAIN = "domain/model/plain.py"
 
 MUTANTS = (
     Mutant(
         name="arrive-alike-due-as-enqueued",
         what="The event of a job that is due later says that it is due at once.",
         breaks="§12 run_at",
-        edits=(Edit("_stories", 'f"{tail}{_DUE_MARK}}}"', 'f"{tail}{_NOW_MARK}}}"'),),
+        edits=(Edit("EnqueueForm.__init__", "(NOW_MARK, DUE_MARK) if", "(NOW_MARK, NOW_MARK) if", FORMS),),
         killers=("machine-postgres",),
     ),
     Mutant(
         name="arrive-alike-fingerprints-run-on",
         what="A job's fingerprint takes in the payloads of the jobs before it.",
         breaks="§5a: the same id and fingerprint answers as the first time",
-        edits=(Edit("_alike_values", "fingerprint = hashed.copy()", "fingerprint = hashed"),),
+        edits=(
+            Edit(
+                "EnqueueForm.__init__",
+                "self._hashed = fingerprinting(new.job_type, new.codec, new.queue).copy",
+                "running = fingerprinting(new.job_type, new.codec, new.queue)\n    self._hashed = lambda: running",
+                FORMS,
+            ),
+        ),
         killers=("machine-postgres",),
     ),
     Mutant(
         name="arrive-alike-types-differ",
         what="Jobs of several types count as one kind, and all get the type of the first.",
         breaks="§9: a job has the type that it was enqueued with",
-        edits=(Edit("_OWN", '{"id", "payload", "key"}', '{"id", "payload", "key", "job_type"}'),),
+        edits=(Edit("_OWN", '"key", "labels"}', '"key", "labels", "job_type"}', FORMS),),
         killers=("machine-postgres",),
     ),
     Mutant(
@@ -37,7 +46,7 @@ MUTANTS = (
         name="arrive-depth-unseen",
         what="Jobs go into a queue with a depth as if it had none.",
         breaks="§11 backpressure",
-        edits=(Edit("_plain", "rules.max_depth is None and (rules", "(rules"),),
+        edits=(Edit("enqueues_plainly", "rules.max_depth is None and fits_mode", "fits_mode", PLAIN),),
         killers=("machine-postgres",),
     ),
     Mutant(
@@ -65,7 +74,7 @@ MUTANTS = (
         name="arrive-key-shown",
         what="An event shows the key itself, where its hash belongs.",
         breaks="§12: an enqueued event has the key's hash; §18: keys are never shown",
-        edits=(Edit("_story", "{key_hash(job.key)}", "{job.key}"),),
+        edits=(Edit("EnqueueForm.events", "{key_hash(key)}", "{key}", FORMS),),
         killers=("machine-postgres",),
     ),
     Mutant(
@@ -76,10 +85,10 @@ MUTANTS = (
         killers=("machine-postgres",),
     ),
     Mutant(
-        name="arrive-labels-untold",
-        what="An event doesn't say the job's labels.",
-        breaks="§12 labels",
-        edits=(Edit("_story", "if job.labels else", "if job.parents else"),),
+        name="arrive-labels-of-the-first",
+        what="Jobs that differ in their labels alone count as one kind, and all get the labels of the first.",
+        breaks="§9: a job has the labels that it was enqueued with",
+        edits=(Edit("kind_of", "new.key is None, *new.labels.items()", "new.key is None, *new.labels", FORMS),),
         killers=("machine-postgres",),
     ),
     Mutant(
@@ -93,7 +102,13 @@ MUTANTS = (
         name="arrive-numbered-size-of-the-first",
         what="Many jobs of one kind all say the size of the first one's payload.",
         breaks="§12 payload size",
-        edits=(Edit("_numbered_values", "len(payload).to_bytes(4)", "len(job.payload).to_bytes(4)"),),
+        edits=(
+            Edit(
+                "_numbered_values",
+                "form.events(jobs.ids, jobs.payloads",
+                "form.events(jobs.ids, jobs.payloads[:1] * len(ids)",
+            ),
+        ),
         killers=("machine-postgres",),
     ),
     Mutant(

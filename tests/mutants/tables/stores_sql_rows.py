@@ -16,7 +16,7 @@ MUTANTS = (
         name="sql-every-job-as-enqueued",
         what="A transfer forgets what happened to a job that waits.",
         breaks="§5c dump and load",
-        edits=(Edit("job_row", "not waits or job == Job(spec, state, 1, priority, run_at, spec.enqueued_at)", "True"),),
+        edits=(Edit("job_row", "not waits or job == as_enqueued(spec, state, priority, run_at)", "True"),),
         killers=("machine-sqlite",),
     ),
 )

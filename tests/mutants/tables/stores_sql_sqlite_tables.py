@@ -294,7 +294,7 @@ MUTANTS = (
                 (
                     "kept = job if before is None or before.lease is None else before\n"
                     '            writes["put_running"].append((*rows.running_row(job)[:5], '
-                    "rows.running_row(kept)[5], rows.live_blob(job)))"
+                    "rows.running_row(kept)[5], records.live_blob(job)))"
                 ),
             ),
             Edit(

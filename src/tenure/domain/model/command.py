@@ -31,7 +31,7 @@ from tenure.domain.errors import (
     Refused,
     StoreFrozen,
 )
-from tenure.domain.job import DeadLetter, Job, Slot, Spec, fingerprint
+from tenure.domain.job import DeadLetter, Job, Slot, Spec, as_enqueued, fingerprint
 from tenure.domain.model import moves
 from tenure.domain.model.enqueue import depth_refusal, group_refusal, write
 from tenure.domain.model.unit import Unit
@@ -138,7 +138,8 @@ def _replay_as_new(unit: Unit, job: Job, asked: Replay) -> CommandReply | Refuse
     payload = unit.payload(job.ref) if asked.payload is None else asked.payload
     moves.move(unit, Command.REPLAY, job, asked.new_id)
     unit.letters[job.ref] = DeadLetter(*job.ref, unit.now, Disposition.REPLAYED, asked.new_id)
-    write(unit, _copied(unit, spec, asked, payload), job.priority, unit.now, payload)
+    again = as_enqueued(_copied(unit, spec, asked, payload), State.PENDING, job.priority, unit.now)
+    write(unit, again, payload)
     return Replayed(asked.new_id)
 
 

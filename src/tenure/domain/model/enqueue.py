@@ -18,11 +18,12 @@ from tenure.domain.errors import (
     Refused,
     StoreFrozen,
 )
-from tenure.domain.job import Edge, Job, NewJob, Ref, Spec
+from tenure.domain.job import Edge, Job, NewJob, Ref, Spec, as_enqueued
 from tenure.domain.model import moves
+from tenure.domain.model.plain import fits_mode
 from tenure.domain.model.unit import Unit
-from tenure.domain.names import MAX_CHILDREN
-from tenure.domain.states import Command, Mode, OnParentFailure, State
+from tenure.domain.names import MAX_CHILDREN, Ms
+from tenure.domain.states import Command, OnParentFailure, State
 from tenure.domain.transitions import apply
 
 
@@ -70,7 +71,7 @@ def _enqueue_one(unit: Unit, new: NewJob, batch: dict[Ref, NewJob], carried: boo
     )
     if refused is not None:
         return refused
-    write(unit, _spec(unit, new), new.priority, _run_at(new, unit.now), new.payload)
+    write(unit, pending(new, unit.next_seq(), unit.now), new.payload)
     return Enqueued(new.id)
 
 
@@ -97,10 +98,10 @@ def _duplicate(unit: Unit, new: NewJob, carried: bool) -> Enqueued | Refused | N
 
 def group_refusal(unit: Unit, tenant: str, queue: str, group: str | None) -> Refused | None:
     """A group is never silently ignored, nor missing where it is needed."""
-    keyed = unit.tables.rules(tenant, queue).mode is Mode.KEYED
-    if keyed == (group is not None):
+    rules = unit.tables.rules(tenant, queue)
+    if fits_mode(rules, group):
         return None
-    return GroupRequired(queue) if keyed else GroupNeedsKeyed(queue)
+    return GroupNeedsKeyed(queue) if group is not None else GroupRequired(queue)
 
 
 def depth_refusal(unit: Unit, tenant: str, queue: str) -> Refused | None:
@@ -134,21 +135,23 @@ def _reaches(batch: dict[Ref, NewJob], start: Ref, goal: Ref) -> bool:
     return False
 
 
-def _run_at(new: NewJob, now: int) -> int:
-    return max(new.run_at or 0, now + (new.delay or 0))
+def pending(new: NewJob, seq: int, now: Ms) -> Job:
+    """The record of a new job that waits for its time only."""
+    run_at = max(new.run_at or 0, now + (new.delay or 0))
+    return as_enqueued(_spec(new, seq, now), State.PENDING, new.priority, run_at)
 
 
-def _spec(unit: Unit, new: NewJob) -> Spec:
+def _spec(new: NewJob, seq: int, now: Ms) -> Spec:
     return Spec(
         tenant=new.tenant,
         id=new.id,
-        seq=unit.next_seq(),
+        seq=seq,
         queue=new.queue,
         job_type=new.job_type,
         codec=new.codec,
         fingerprint=new.fingerprint,
         payload_size=len(new.payload),
-        enqueued_at=unit.now,
+        enqueued_at=now,
         max_attempts=new.max_attempts,
         retry=new.retry,
         timeout=new.timeout,
@@ -160,20 +163,21 @@ def _spec(unit: Unit, new: NewJob) -> Spec:
         labels=new.labels,
         lease=new.lease,
         grace=new.grace,
-        expires_at=None if new.expires is None else unit.now + new.expires,
+        expires_at=None if new.expires is None else now + new.expires,
         parents=new.parents,
     )
 
 
-def write(unit: Unit, spec: Spec, priority: int, run_at: int, payload: bytes) -> None:
+def write(unit: Unit, job: Job, payload: bytes) -> None:
     """Stores an accepted job with its key and edges; a parent that already ended counts at once."""
+    spec = job.spec
     if not spec.parents:
-        _put(unit, Job(spec, State.PENDING, 1, priority, run_at, unit.now), payload)
+        _put(unit, job, payload)
         return
     edges = [Edge(spec.tenant, one.id, spec.id, spec.seq, one.on_failure) for one in spec.parents]
     ended = _ended(unit, edges)
     blocked = len(ended) < len(edges) or any(_ends_child(edge, state) for edge, state in ended)
-    job = Job(spec, State.BLOCKED if blocked else State.PENDING, 1, priority, run_at, unit.now)
+    job = replace(job, state=State.BLOCKED if blocked else State.PENDING)
     _put(unit, job, payload)
     _tie(unit, job, edges, ended)
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from tenure.domain.model.families import FAMILIES
+from tenure.stores import records
 from tenure.stores.sql import rows
 from tenure.stores.sql.rows import Row
 
@@ -44,7 +45,7 @@ def _parts(after: str, count: int) -> list[Any]:
 def _dumped(kind: str, row: Row) -> tuple[str, Any]:
     match kind:
         case "job":
-            job = rows.job_of(rows.spec_of(row[1]), *row[2:])
+            job = rows.job_of(records.spec_of(row[1]), *row[2:])
             return "\0".join(job.ref), job
         case "cascade":
             return f"{row[0]:020d}", (row[0], (row[1], row[2]))
@@ -79,7 +80,7 @@ def restore(tables: "SqlTables", kind: str, value: Any) -> None:
     match kind:
         case _ if kind in FAMILIES:
             ref, member, row = value
-            tables.run("restore_attached", *ref, kind, member, rows.encode(row))
+            tables.run("restore_attached", *ref, kind, member, records.encode(row))
         case "job":
             tables.restore_job(value)
         case "body":

@@ -21,6 +21,7 @@ from tenure.domain.model.claim import Taken, lease_one, times_of
 from tenure.domain.model.moves import release_key
 from tenure.domain.names import Ms
 from tenure.domain.states import State
+from tenure.stores import records
 from tenure.stores.sql import rows
 from tenure.stores.sql.tables import SqlTables
 from tenure.stores.ways import Way
@@ -62,7 +63,7 @@ def _lease(unit: Unit, request: Claim, token: bytes, taken: list[Taken]) -> list
         else:
             tables.ways.took(Way.CLAIM_HOT_AGAIN)
             after = _again(job, now, token, kind.lease)
-            live = rows.live_blob(after)
+            live = records.live_blob(after)
             since = max(run_at, job.history[-1].ended_at) if job.history else run_at
             kind.emit(
                 f'{kind.head}{id}","version":{after.version},"queue":"{spec.queue}","job_type":"{spec.job_type}",'
@@ -106,7 +107,7 @@ class _Leasing:
         self.form = form(self.head, self.middle, "}")
         self.emit = unit.events_of(tenant).append
         self.leased = _tables(unit).hot.leased[queue, tenant, token]
-        self.live = rows.encode((2, now, 1, 1, token, self.lease, None, False, None, None, None, None, {}, ()))
+        self.live = records.encode((2, now, 1, 1, token, self.lease, None, False, None, None, None, None, {}, ()))
         """Of a job that was as enqueued: nothing tells two of them apart."""
 
 
@@ -198,7 +199,7 @@ def succeed(unit: Unit, jobs: list[Job], settlements: Sequence[Settle]) -> list[
         else:
             _tables(unit).ways.took(Way.SETTLE_HOT_AGAIN)
             size = "" if result is None else f',"result_size":{len(result)}'
-            moves.succeeded[job.version + 1, rows.encode(_ended(job, lease, now))].append(seq)
+            moves.succeeded[job.version + 1, records.encode(_ended(job, lease, now))].append(seq)
             kind.emit(
                 f'{kind.head}{name}","version":{job.version + 1},"queue":"{spec.queue}","job_type":"{spec.job_type}",'
                 f'"attempt":{job.attempt},"lease_seq":{job.lease_seq},"worker":"{lease.worker}",'
@@ -233,7 +234,7 @@ class _Succeeding:
         self.form = form(self.head, f"{tail}}}")
         self.form_with_result = form(self.head, f'{tail},"result_size":', "}")
         ended = Attempt(1, 1, lease.worker, lease.claimed_at, now, "succeeded", "ok", None)
-        live = rows.encode((3, now, 1, 1, job.token, None, _SETTLEMENT, False, now, "ok", None, None, {}, (ended,)))
+        live = records.encode((3, now, 1, 1, job.token, None, _SETTLEMENT, False, now, "ok", None, None, {}, (ended,)))
         self.emit = unit.events_of(spec.tenant).append
         self.first = _tables(unit).hot.succeeded[3, live]
         """Jobs that were as enqueued when they were claimed, and unchanged since."""

@@ -6,58 +6,22 @@ A record comes as (seq, spec, state, priority, run_at, live).
 from typing import Any
 
 import msgspec
-from msgspec.structs import astuple
 
 from tenure.domain.calls import Document
 from tenure.domain.event import unfold
-from tenure.domain.job import (
-    Attempt,
-    Binding,
-    DeadLetter,
-    Edge,
-    Failure,
-    Job,
-    Lease,
-    Progress,
-    Result,
-    Settlement,
-    Slot,
-    Spec,
-)
+from tenure.domain.job import Binding, DeadLetter, Edge, Job, Result, Slot, Spec, as_enqueued
 from tenure.domain.model import Chunk
 from tenure.domain.model.families import FAMILIES
 from tenure.domain.names import DAY, Ms
 from tenure.domain.states import Disposition, OnParentFailure, State, Unique
+from tenure.stores import records
 
 Row = tuple[Any, ...]
-
-
-class Live(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A record's changing parts but for its columns, in the order of `Job`'s fields."""
-
-    version: int
-    updated_at: Ms
-    attempt: int
-    lease_seq: int
-    token: bytes | None
-    lease: Lease | None
-    settled: Settlement | None
-    cancel_requested: bool
-    finished_at: Ms | None
-    reason: str | None
-    progress: Progress | None
-    last_error: Failure | None
-    releases: dict[str, int]
-    history: tuple[Attempt, ...]
-
 
 _STATES = {state.value: state for state in State}
 STATE_NAMES = {state: state.value for state in State}
 """Plain strings: `.value` of an enum is slow, and drivers bind a subclass of str slowly."""
-encode = msgspec.msgpack.Encoder().encode
 _json = msgspec.json.Encoder().encode
-spec_of = msgspec.msgpack.Decoder(Spec).decode
-_live = msgspec.msgpack.Decoder(Live).decode
 _attached = {family.name: msgspec.msgpack.Decoder(family.shape).decode for family in FAMILIES.values()}
 
 
@@ -67,33 +31,8 @@ def json_text(value: Any) -> str:
 
 
 def job_of(spec: Spec, state: str, priority: int, run_at: Ms, live: bytes | None) -> Job:
-    """A record. Without `live` it is as it was enqueued."""
-    if live is None:
-        return Job(spec, _STATES[state], 1, priority, run_at, spec.enqueued_at)
-    version, *others = astuple(_live(live))
-    return Job(spec, _STATES[state], version, priority, run_at, *others)
-
-
-def live_blob(job: Job) -> bytes:
-    """What changes about a job, but for its columns."""
-    return encode(
-        (
-            job.version,
-            job.updated_at,
-            job.attempt,
-            job.lease_seq,
-            job.token,
-            job.lease,
-            job.settled,
-            job.cancel_requested,
-            job.finished_at,
-            job.reason,
-            job.progress,
-            job.last_error,
-            job.releases,
-            job.history,
-        )
-    )
+    """A record from its columns."""
+    return records.job_of(spec, _STATES[state], priority, run_at, live)
 
 
 def job_row(job: Job) -> Row:
@@ -101,9 +40,9 @@ def job_row(job: Job) -> Row:
     spec, state, priority, run_at = job.spec, job.state, job.priority, job.run_at
     identity = (spec.seq, spec.tenant, spec.id, spec.queue, spec.job_type, spec.enqueued_at)
     waits = state is State.PENDING or state is State.BLOCKED
-    as_enqueued = not waits or job == Job(spec, state, 1, priority, run_at, spec.enqueued_at)
-    live = None if as_enqueued else live_blob(job)
-    return (*identity, encode(spec), STATE_NAMES[state] if waits else "pending", priority, run_at, live)
+    unchanged = not waits or job == as_enqueued(spec, state, priority, run_at)
+    live = None if unchanged else records.live_blob(job)
+    return (*identity, records.encode(spec), STATE_NAMES[state] if waits else "pending", priority, run_at, live)
 
 
 def running_row(job: Job) -> Row:
@@ -111,12 +50,20 @@ def running_row(job: Job) -> Row:
     spec, lease = job.spec, job.lease
     if lease is None:
         raise AssertionError(f"job {job.ref} runs without a lease")
-    return (spec.seq, spec.queue, spec.tenant, spec.group or "", job.token, lease.until + lease.grace, live_blob(job))
+    return (
+        spec.seq,
+        spec.queue,
+        spec.tenant,
+        spec.group or "",
+        job.token,
+        lease.until + lease.grace,
+        records.live_blob(job),
+    )
 
 
 def finished_row(job: Job) -> Row:
     """What `put_finished` takes."""
-    return (job.spec.seq, (job.finished_at or 0) // DAY, STATE_NAMES[job.state], live_blob(job))
+    return (job.spec.seq, (job.finished_at or 0) // DAY, STATE_NAMES[job.state], records.live_blob(job))
 
 
 def label_rows(spec: Spec) -> list[Row]:

@@ -19,8 +19,9 @@ from tenure.domain.job import Job, Result, Spec, result_expiry, waiting_status
 from tenure.domain.names import Ms
 from tenure.domain.states import State
 from tenure.domain.store import Columns, Span
+from tenure.stores.records import Live
 from tenure.stores.sql.query import scan_sql
-from tenure.stores.sql.rows import Live, Row
+from tenure.stores.sql.rows import Row
 from tenure.stores.sql.tables import SqlTables
 
 IDENTITY = ("tenant", "id", "queue", "job_type", "enqueued_at")

@@ -20,6 +20,7 @@ from tenure.domain.model.tables import BucketKey, DocumentKey, Lane
 from tenure.domain.names import Ms
 from tenure.domain.states import State
 from tenure.domain.store import Span
+from tenure.stores import records
 from tenure.stores.sql import rows
 from tenure.stores.sql.dump import dump, restore
 from tenure.stores.sql.query import LISTED, query_sql
@@ -160,7 +161,7 @@ class SqlTables(ABC):
         """A spec never changes: a job is claimed and settled by the same process, so it is decoded once."""
         if len(self._specs) >= KEPT_SPECS:
             self._specs.clear()
-        spec = self._specs[seq] = rows.spec_of(blob)
+        spec = self._specs[seq] = records.spec_of(blob)
         return spec
 
     def childless(self, refs: Sequence[Ref]) -> bool:
@@ -428,7 +429,7 @@ class SqlTables(ABC):
             if (job := unit.job(ref)) is not None
             for member, value in rows_of.items()
         ]
-        put = [(*key, rows.encode(value)) for key, value in changed if value is not None]
+        put = [(*key, records.encode(value)) for key, value in changed if value is not None]
         gone = [key for key, value in changed if value is None]
         if put:
             self.many("put_attached", sorted(put))

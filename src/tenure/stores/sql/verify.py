@@ -9,6 +9,7 @@ from tenure.domain.job import Job
 from tenure.domain.model.families import FAMILIES
 from tenure.domain.names import Ms
 from tenure.domain.states import State
+from tenure.stores.records import spec_of
 from tenure.stores.sql import rows
 from tenure.stores.sql.places import places
 from tenure.stores.sql.rows import Row
@@ -37,7 +38,7 @@ def records(
     labels = set(tables.stream("SELECT tenant, name, value, seq FROM tenure.label", ()))
     for row in tables.stream(RECORDS, ()):
         try:
-            job = rows.job_of(rows.spec_of(row[1]), *row[2:6])
+            job = rows.job_of(spec_of(row[1]), *row[2:6])
         except (msgspec.DecodeError, KeyError, TypeError, UnicodeError) as error:
             yield f"record {row[0]} of {row[6:8]} can't be read: {error}"
             continue

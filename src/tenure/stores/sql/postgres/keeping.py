@@ -19,6 +19,7 @@ from tenure.domain.model.documents import parse
 from tenure.domain.model.tables import DocumentKey
 from tenure.domain.names import DAY, Ms
 from tenure.domain.states import TERMINAL, State
+from tenure.stores import records
 from tenure.stores.sql import rows
 from tenure.stores.sql.places import places
 from tenure.stores.sql.postgres import modes
@@ -134,7 +135,7 @@ def _leave(before: Job, job: Job, now: Ms, left: Rows, written: Rows) -> None:
             left[table].append(row[:4] if table == "in_order" else row[:3])
     turn = (job.priority, job.run_at)
     if job.state is State.PENDING or job.state is State.BLOCKED:
-        written["save_job"].append((rows.STATE_NAMES[job.state], *turn, rows.live_blob(job), seq))
+        written["save_job"].append((rows.STATE_NAMES[job.state], *turn, records.live_blob(job), seq))
     elif turn != (before.priority, before.run_at):
         written["save_turn"].append((*turn, seq))
 

@@ -16,7 +16,7 @@ from tenure.domain.model.claim import lease_times, lone_cursor
 from tenure.domain.model.tables import Lane
 from tenure.domain.names import Ms
 from tenure.domain.states import Mode, State, Unique
-from tenure.stores.sql import rows
+from tenure.stores import records
 from tenure.stores.sql.postgres.place import Unreadable
 from tenure.stores.sql.rows import Row
 from tenure.stores.sql.tables import LeasedAtOnce
@@ -30,7 +30,7 @@ FEW = 32
 REST = 16
 """Claims that go the usual way after one that tried this in vain. Such a claim of one job took 0.97 ms, by the usual
 way alone 0.69, by one statement 0.40 (medians of 300)."""
-PLAIN_END = b"".join(map(rows.encode, (Unique.ACTIVE, None, None, {}, None, None, None, (), None, None)))
+PLAIN_END = b"".join(map(records.encode, (Unique.ACTIVE, None, None, {}, None, None, None, (), None, None)))
 """How a spec ends, from `unique` on, that has neither lease nor grace of its own nor anything else there. No other ends
 so: MessagePack says before a number how long it is, and no text has its byte for nothing."""
 _NOW, _UNTIL = 0x7A11_5EA7_0000_0004, 0x7A11_5EA7_0000_0005
@@ -80,7 +80,7 @@ def _specs(line: list[Row], now: Ms) -> list[Spec] | None:
 
 def _spec(seq: int, body: bytes) -> Spec:
     try:
-        return rows.spec_of(body)
+        return records.spec_of(body)
     except Exception as error:
         raise Unreadable(seq, error) from error
 
@@ -134,7 +134,7 @@ class _Leasing:
             f'","version":2,"queue":"{self._queue}","job_type":"{spec.job_type}","attempt":1,"lease_seq":1,'
             f'"worker":"{worker}","lease_until":{now + ttl},"waited_ms":'
         )
-        live = rows.encode((2, now, 1, 1, self._token, lease, None, False, None, None, None, None, {}, ()))
+        live = records.encode((2, now, 1, 1, self._token, lease, None, False, None, None, None, None, {}, ()))
         return lease, form(self._head, middle, "}"), self.written.kind(now + ttl + grace, live)
 
 
@@ -181,7 +181,7 @@ def _values(
 ) -> tuple[Any, ...]:
     (tenant, queue), worker, token = lane, request.worker, secret_hash(request.claim_id)
     lease = Lease(worker, _NOW, _UNTIL, ttl, grace)
-    live = rows.encode((2, _NOW, 1, 1, token, lease, None, False, None, None, None, None, {}, ()))
+    live = records.encode((2, _NOW, 1, 1, token, lease, None, False, None, None, None, None, {}, ()))
     first = live.find(_NOW.to_bytes(8))
     rooms = (first + 1, live.find(_NOW.to_bytes(8), first + 8) + 1, live.find(_UNTIL.to_bytes(8)) + 1)
     promoted = tables.place.promoted - tables.place.slack

@@ -5,6 +5,7 @@ import re
 from tenure.domain.errors import StoreCorrupt
 from tenure.domain.job import Job, Ref, Spec
 from tenure.domain.names import Ms
+from tenure.stores.forms import EnqueueForms
 from tenure.stores.sql import statements
 from tenure.stores.sql.postgres.frontier import PATIENCE, Border, Frontiers
 from tenure.stores.ways import Ways
@@ -53,6 +54,7 @@ class Place:
         self.running: dict[Ref, Job] = {}
         """Jobs that this process saw to run. Whoever settles one finds out whether it still does."""
         self.specs: dict[int, Spec] = {}
+        self.forms = EnqueueForms()
         self.lone: dict[str, str] = {}
         """Queue → the only tenant that had jobs there when this process last claimed: its line is read ahead."""
         self.falls_short = False

@@ -15,6 +15,7 @@ from tenure.domain.model import FinishedBatch, Meta, Unit
 from tenure.domain.model.tables import Lane
 from tenure.domain.names import DAY, Ms
 from tenure.domain.states import TERMINAL, State
+from tenure.stores import records
 from tenure.stores.sql import rows, statements
 from tenure.stores.sql.places import KEYS, key_of, moved, places
 from tenure.stores.sql.rows import Row
@@ -212,7 +213,7 @@ class SqliteTables(SqlTables):
         """The wide row says how a job waits; of one that runs or ended it keeps the turn it had."""
         turn = (job.priority, job.run_at)
         if job.state is State.PENDING or job.state is State.BLOCKED:
-            writes["save_job"].append((rows.STATE_NAMES[job.state], *turn, rows.live_blob(job), job.spec.seq))
+            writes["save_job"].append((rows.STATE_NAMES[job.state], *turn, records.live_blob(job), job.spec.seq))
         elif turn != (before.priority, before.run_at):
             writes["save_turn"].append((*turn, job.spec.seq))
 

@@ -173,7 +173,7 @@ WITH locked AS (SELECT FROM tenure.meta FOR KEY SHARE), store AS MATERIALIZED (
 /* end */ ), told AS (
     INSERT INTO tenure.inbox (tenant, at, body)
     SELECT tenant, now, convert_to(string_agg(
-        '{"tenant":"' || tenant || '","kind":"enqueued","at":' || now || story || due || E'}\n', '' ORDER BY number
+        replace(replace(story, E'\x01', now::text), E'\x02', due::text), '' ORDER BY number
     ), 'UTF8')
     FROM new GROUP BY tenant, now ORDER BY min(number)
 )

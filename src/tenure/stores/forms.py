@@ -1,0 +1,128 @@
+"""Forms: records and events of many jobs at once, as the model makes those of one.
+
+Jobs of one kind differ in a few fields. Of each kind the model moves one job; its record and its event, encoded as
+always and cut around these fields, are the form into which the others' values go. So a bulk write says what the model
+would, whatever fields there are. Which fields those are stands here, and `tests/stores/test_forms.py` compares.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from operator import itemgetter
+
+from msgspec.structs import astuple
+
+from tenure.domain.event import Event, cut, form
+from tenure.domain.job import NewJob, fingerprinting, key_hash
+from tenure.domain.model.enqueue import pending
+from tenure.domain.names import Ms
+from tenure.domain.states import Command
+from tenure.domain.transitions import Step, apply
+from tenure.stores import records
+
+SEQ, NOW = 0x7AFF_5EA7_0000_0001, 0x7AFF_5EA7_0000_0002
+"""In the place of numbers that only the store will know: the arrival number, and its time. Times after `NOW` are as far
+from the store's. MessagePack writes such numbers in eight bytes, and UTF-8 has no byte 0xFF."""
+NOW_MARK, DUE_MARK = "\1", "\2"
+"""Where the store puts its time, and when a job is due, into a text of events: JSON has no such characters."""
+KEPT_FORMS = 1_000
+
+
+def _event(step: Step) -> Event:
+    if step.event is None:
+        raise AssertionError("the model tells nothing of this step")
+    return step.event
+
+
+# New jobs
+
+_OWN = {"id", "payload", "key", "labels"}
+_SHARED = itemgetter(*(at for at, name in enumerate(NewJob.__struct_fields__) if name not in _OWN))
+
+
+def kind_of(new: NewJob) -> tuple[object, ...]:
+    """What new jobs of one kind have in common: all but id, payload, and which key."""
+    return (*_SHARED(astuple(new)), new.key is None, *new.labels.items())
+
+
+class EnqueueForm:
+    """How new jobs of one kind are written. Without a time the store puts its own into room for it."""
+
+    __slots__ = ("_after_key", "_hashed", "_line", "_spec", "now_at", "seq_at")
+
+    def __init__(self, new: NewJob, now: Ms | None = None) -> None:
+        at = NOW if now is None else now
+        step = apply(Command.ENQUEUE, pending(new, SEQ, at), None, at)
+        spec, event = step.job.spec, _event(step)
+        self._spec = records.cut(spec, id=36, seq=8, fingerprint=32, payload_size=4, key=0)
+        self._hashed = fingerprinting(new.job_type, new.codec, new.queue).copy
+        key = () if new.key is None else ("key_hash",)
+        head, before_id, *middle, before_due, tail = cut(event, "at", "job_id", *key, "payload_size", "run_at")
+        told, due = (NOW_MARK, DUE_MARK) if now is None else (str(event.at), str(event.run_at))
+        self._line = [f"{head}{told}{before_id}", *middle, f"{before_due}{due}{tail}"]
+        if now is None:
+            self._find_rooms(new, spec.expires_at)
+
+    def _find_rooms(self, new: NewJob, expires_at: Ms | None) -> None:
+        (written,), _ = self.specs([new.id.encode()], [new.payload], keys=[new.key])
+        self.seq_at, self.now_at = records.room(written, SEQ), records.room(written, NOW)
+        """Where the store puts arrival number and time into a spec: before any field whose width differs."""
+        place = 0 if expires_at is None else records.room(written, expires_at)
+        self._after_key = place and place - len(records.encode(new.key))
+
+    def expires_at(self, key: str | None) -> int:
+        """Where the expiry stands in the spec of a job with this key; 0 if such jobs don't expire."""
+        return self._after_key and self._after_key + len(records.encode(key))
+
+    def specs(
+        self,
+        ids: Iterable[bytes],
+        payloads: Iterable[bytes],
+        seqs: Iterable[int] = repeat(SEQ),
+        keys: Iterable[str | None] = repeat(None),
+    ) -> tuple[list[bytes], list[bytes]]:
+        """(specs, fingerprints) of some jobs."""
+        before_id, before_seq, before_hash, before_size, before_key, rest = self._spec
+        specs, fingerprints = [], []
+        for id, payload, seq, key in zip(ids, payloads, seqs, keys, strict=False):
+            fingerprint = self._hashed()
+            fingerprint.update(payload)
+            digest, size = fingerprint.digest(), len(payload).to_bytes(4)
+            written = (before_id, id, before_seq, seq.to_bytes(8), before_hash, digest, before_size, size, before_key)
+            specs.append(b"".join((*written, records.encode(key), rest)))
+            fingerprints.append(digest)
+        return specs, fingerprints
+
+    def events(self, ids: Sequence[str], payloads: Sequence[bytes], keys: Sequence[str | None]) -> str:
+        """The events of some jobs, folded if they may be."""
+        if len(self._line) > 3:
+            begin, before_hash, before_size, end = self._line
+            return "".join(
+                [
+                    f"{begin}{id}{before_hash}{key_hash(key)}{before_size}{len(payload)}{end}\n"
+                    for id, payload, key in zip(ids, payloads, keys, strict=True)
+                    if key is not None
+                ]
+            )
+        begin, middle, end = self._line
+        if len(ids) == 1:
+            return f"{begin}{ids[0]}{middle}{len(payloads[0])}{end}\n"
+        values = [f"{id}\t{len(payload)}\n" for id, payload in zip(ids, payloads, strict=True)]
+        return form(begin, middle, end) + "".join(values)
+
+
+class EnqueueForms:
+    """The forms of the kinds that were enqueued lately, with room for the store's times."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[object, ...], EnqueueForm] = {}
+
+    def of(self, new: NewJob) -> EnqueueForm:
+        kind = kind_of(new)
+        known = self._kept.get(kind)
+        if known is None:
+            if len(self._kept) >= KEPT_FORMS:
+                self._kept.clear()
+            known = self._kept[kind] = EnqueueForm(new)
+        return known
