@@ -7,15 +7,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tenure.domain.calls import Claim, Succeed
+from tenure.domain.config import QueueRules
 from tenure.domain.event import Event, decode_events, encode_events, unfold
-from tenure.domain.job import Job, NewJob
+from tenure.domain.job import Job, NewJob, secret_hash
+from tenure.domain.model.claim import lease_for
 from tenure.domain.model.enqueue import pending
+from tenure.domain.model.plain import claims_plainly, succeeds_plainly
 from tenure.domain.names import MAX_DURATION, MAX_TIME
 from tenure.domain.retry import RetryPolicy
 from tenure.domain.states import Command, Unique
-from tenure.domain.transitions import Step, apply
+from tenure.domain.transitions import Step, Take, apply
 from tenure.stores import records
-from tenure.stores.forms import DUE_MARK, NOW, NOW_MARK, SEQ, EnqueueForm, EnqueueForms, kind_of
+from tenure.stores.forms import (
+    DUE_MARK,
+    NOW,
+    NOW_MARK,
+    SEQ,
+    ClaimForm,
+    EnqueueForm,
+    EnqueueForms,
+    StoreTimedClaimForm,
+    SuccessForm,
+    kind_of,
+)
 
 NAMES = st.from_regex(r"[A-Za-z0-9._-]{1,12}", fullmatch=True)
 NASTY = st.sampled_from(['"job_id":"', '","run_at":1,"', '"at":5', "\\", '\\"', "#", "ÿé", str(SEQ), str(NOW), "}\\n"])
@@ -137,3 +152,119 @@ def test_jobs_of_one_kind_share_a_form(one: NewJob, other: NewJob) -> None:
             changed = replace(one)
             unlike(changed, name, getattr(other, name))
             assert kind_of(changed) != kind_of(one)
+
+
+# Claims and successes
+
+CLAIMS = st.builds(
+    Claim,
+    claim_id=st.binary(min_size=16, max_size=16),
+    worker=NAMES,
+    queues=st.just((("mail", None),)),
+    n=st.just(1),
+    ttl=st.integers(1, 80_000_000),
+    grace=st.integers(0, 80_000_000),
+)
+RULES = st.builds(
+    QueueRules, lease=st.none() | st.integers(1, 80_000_000), grace=st.none() | st.integers(0, 80_000_000)
+)
+SEVERAL = st.lists(new_jobs(), min_size=1, max_size=4)
+SAME_LEASE = ("tenant", "queue", "job_type", "group", "lease", "grace")
+
+
+def leased_alike(jobs: list[NewJob], now: int) -> list[Job]:
+    """Waiting jobs as different as those may be that one form leases."""
+    common = {name: getattr(jobs[0], name) for name in SAME_LEASE}
+    found = [pending(replace(new, **common, expires=None), seq, now) for seq, new in enumerate(jobs, 1)]
+    assert all(claims_plainly(job.spec, job.lease_seq, job.updated_at, now) for job in found)
+    return found
+
+
+def is_like(like: Job, before: Job, step: Step) -> bool:
+    return replace(like, spec=before.spec, priority=before.priority, run_at=before.run_at) == step.job
+
+
+@given(SEVERAL, CLAIMS, RULES, TIMES, DURATIONS, st.none() | st.integers(1, 99), st.none() | st.integers(1, 9))
+def test_claims(
+    new: list[NewJob],
+    request: Claim,
+    rules: QueueRules,
+    begun: int,
+    later: int,
+    holders: int | None,
+    limit: int | None,
+) -> None:
+    now, jobs = begun + later, leased_alike(new, begun)
+    lease = lease_for(request, jobs[0].spec, rules, now, now)
+    takes = [
+        Take(secret_hash(request.claim_id), lease, None if holders is None else holders + more, limit)
+        for more in range(len(jobs))
+    ]
+    form = ClaimForm(jobs[0], takes[0], now)
+    steps = [apply(Command.CLAIM, job, take, now) for job, take in zip(jobs, takes, strict=True)]
+    told = [
+        form.event(job.spec.id, now - job.run_at, take.group_holders) for job, take in zip(jobs, takes, strict=True)
+    ]
+    assert same_events(encode_events(told), steps)
+    for job, step in zip(jobs, steps, strict=True):
+        assert form.live == records.live_blob(step.job)
+        assert is_like(form.like, job, step)
+
+
+def plain_end(new: NewJob) -> NewJob:
+    """The same, so that its spec ends plainly."""
+    return replace(
+        new, unique=Unique.ACTIVE, unique_for=None, group=None, labels={}, lease=None, grace=None, expires=None
+    )
+
+
+@given(SEVERAL, CLAIMS, RULES, TIMES, DURATIONS)
+def test_claims_whose_times_the_store_puts_in(
+    new: list[NewJob], request: Claim, rules: QueueRules, begun: int, later: int
+) -> None:
+    now, token = begun + later, secret_hash(request.claim_id)
+    lane = (new[0].tenant, new[0].queue)
+    jobs = [
+        pending(replace(plain_end(one), tenant=lane[0], queue=lane[1]), seq, begun) for seq, one in enumerate(new, 1)
+    ]
+    assert all(records.encode(job.spec).endswith(records.PLAIN_END) for job in jobs)
+    form = StoreTimedClaimForm(request, lane, rules, token)
+    until = now + form.lease.ttl
+    live = bytearray(form.live)
+    for at, number in zip(form.rooms, (now, now, until), strict=True):
+        live[at - 1 : at + 7] = number.to_bytes(8)
+    steps = [apply(Command.CLAIM, job, Take(token, lease_for(request, job.spec, rules, now, now)), now) for job in jobs]
+    before_at, before_id, before_type, before_until, before_waited, end = form.story
+    told = "".join(
+        f"{before_at}{now}{before_id}{job.spec.id}{before_type}{job.spec.job_type}{before_until}{until}{before_waited}"
+        f"{now - job.run_at}{end}\n"
+        for job in jobs
+    )
+    assert same_events(told, steps)
+    for job, step in zip(jobs, steps, strict=True):
+        assert form.version == step.job.version
+        filled = records.job_of(job.spec, step.job.state, job.priority, job.run_at, bytes(live))
+        assert records.live_blob(filled) == records.live_blob(step.job)
+        assert filled == step.job
+
+
+RESULTS = st.none() | st.binary(max_size=30)
+
+
+@given(SEVERAL, CLAIMS, TIMES, DURATIONS, DURATIONS, st.lists(RESULTS, min_size=4, max_size=4))
+def test_successes(
+    new: list[NewJob], request: Claim, begun: int, ran: int, later: int, results: list[bytes | None]
+) -> None:
+    claimed_at, token = begun + later, secret_hash(request.claim_id)
+    waiting = leased_alike(new, begun)
+    lease = lease_for(request, waiting[0].spec, QueueRules(), claimed_at, claimed_at)
+    jobs = [apply(Command.CLAIM, job, Take(token, lease), claimed_at).job for job in waiting]
+    now = min(claimed_at + ran, lease.deadline)
+    assert all(succeeds_plainly(job, job.lease_seq, token, now) for job in jobs)
+    form = SuccessForm(jobs[0], now)
+    ended = [(job, result) for job, result in zip(jobs, results, strict=False)]
+    steps = [apply(Command.SUCCEED, job, Succeed(result), now) for job, result in ended]
+    assert same_events(encode_events([form.event(job.spec.id, result) for job, result in ended]), steps)
+    for job, step in zip(jobs, steps, strict=True):
+        assert form.live == records.live_blob(step.job)
+        assert is_like(form.like, job, step)

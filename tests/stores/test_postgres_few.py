@@ -23,9 +23,10 @@ from tenure.domain.rate import Rate
 from tenure.domain.retry import RetryPolicy
 from tenure.domain.states import Unique
 from tenure.stores import records
+from tenure.stores.records import PLAIN_END
 from tenure.stores.sql.postgres import PostgresStore, lone
 from tenure.stores.sql.postgres import store as module
-from tenure.stores.sql.postgres.lone import FEW, PLAIN_END, claim_few
+from tenure.stores.sql.postgres.lone import FEW, claim_few
 from tenure.testing.clock import ManualClock
 from tenure.testing.factories import PostgresFactory
 from tenure.testing.machine.lockstep import Lockstep

@@ -6,17 +6,21 @@ would, whatever fields there are. Which fields those are stands here, and `tests
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import repeat
 from operator import itemgetter
 
 from msgspec.structs import astuple
 
-from tenure.domain.event import Event, cut, form
-from tenure.domain.job import NewJob, fingerprinting, key_hash
+from tenure.domain.calls import Claim, Succeed
+from tenure.domain.config import QueueRules
+from tenure.domain.event import Event, Told, cut, form
+from tenure.domain.job import Job, NewJob, fingerprinting, key_hash
+from tenure.domain.model.claim import lease_for
 from tenure.domain.model.enqueue import pending
 from tenure.domain.names import Ms
 from tenure.domain.states import Command
-from tenure.domain.transitions import Step, apply
+from tenure.domain.transitions import Step, Take, apply
 from tenure.stores import records
 
 SEQ, NOW = 0x7AFF_5EA7_0000_0001, 0x7AFF_5EA7_0000_0002
@@ -64,9 +68,9 @@ class EnqueueForm:
 
     def _find_rooms(self, new: NewJob, expires_at: Ms | None) -> None:
         (written,), _ = self.specs([new.id.encode()], [new.payload], keys=[new.key])
-        self.seq_at, self.now_at = records.room(written, SEQ), records.room(written, NOW)
+        ((self.seq_at,), (self.now_at,)) = (records.rooms(written, number, 1) for number in (SEQ, NOW))
         """Where the store puts arrival number and time into a spec: before any field whose width differs."""
-        place = 0 if expires_at is None else records.room(written, expires_at)
+        (place,) = [0] if expires_at is None else records.rooms(written, expires_at, 1)
         self._after_key = place and place - len(records.encode(new.key))
 
     def expires_at(self, key: str | None) -> int:
@@ -126,3 +130,76 @@ class EnqueueForms:
                 self._kept.clear()
             known = self._kept[kind] = EnqueueForm(new)
         return known
+
+
+# Claims
+
+
+class ClaimForm:
+    """How one claim leases jobs that are as they were enqueued, of one tenant, queue, type, group and lease."""
+
+    __slots__ = ("_folded", "_line", "like", "live")
+
+    def __init__(self, job: Job, take: Take, now: Ms) -> None:
+        step = apply(Command.CLAIM, job, take, now)
+        self.like = step.job
+        """The others have their own spec, priority and run_at."""
+        self.live = records.live_blob(step.job)
+        holders = () if take.group_holders is None else ("group_holders",)
+        self._line = cut(_event(step), "job_id", "waited_ms", *holders)
+        self._folded = None if holders else form(*self._line)
+
+    def event(self, id: str, waited_ms: Ms, group_holders: int | None = None) -> Told:
+        if self._folded is not None:
+            return self._folded, f"{id}\t{waited_ms}\n"
+        begin, before_waited, before_holders, end = self._line
+        return f"{begin}{id}{before_waited}{waited_ms}{before_holders}{group_holders}{end}\n"
+
+
+class StoreTimedClaimForm:
+    """How plain jobs of one tenant's queue are leased by a store that puts in times, and each job's id and type."""
+
+    __slots__ = ("lease", "live", "rooms", "story", "version")
+
+    def __init__(self, request: Claim, lane: tuple[str, str], rules: QueueRules, token: bytes) -> None:
+        job = _plain_job(*lane)
+        self.lease = lease_for(request, job.spec, rules, NOW, NOW)
+        step = apply(Command.CLAIM, job, Take(token, self.lease), NOW)
+        self.version = step.job.version
+        self.live = records.live_blob(step.job)
+        self.rooms = (*records.rooms(self.live, NOW, 2), *records.rooms(self.live, self.lease.until, 1))
+        """Where the time stands, twice, and the lease's end."""
+        self.story = cut(_event(step), "at", "job_id", "job_type", "lease_until", "waited_ms")
+        """The event's line around these values."""
+
+
+@lru_cache(maxsize=KEPT_FORMS)
+def _plain_job(tenant: str, queue: str) -> Job:
+    new = NewJob(tenant=tenant, id="00000000-0000-7000-8000-000000000000", queue=queue, job_type="any", payload=b"")
+    return pending(new, SEQ, 0)
+
+
+# Successes
+
+
+class SuccessForm:
+    """How the jobs end that one claim took by one form, and to which nothing has happened since."""
+
+    __slots__ = ("_bare", "_job", "_now", "_with_result", "like", "live")
+
+    def __init__(self, job: Job, now: Ms) -> None:
+        self._job, self._now = job, now
+        step = apply(Command.SUCCEED, job, Succeed(), now)
+        self.like = step.job
+        """The others have their own spec, priority and run_at."""
+        self.live = records.live_blob(step.job)
+        self._bare = form(*cut(_event(step), "job_id"))
+        self._with_result: str | None = None
+
+    def event(self, id: str, result: bytes | None) -> Told:
+        if result is None:
+            return self._bare, f"{id}\n"
+        if self._with_result is None:
+            step = apply(Command.SUCCEED, self._job, Succeed(result), self._now)
+            self._with_result = form(*cut(_event(step), "job_id", "result_size"))
+        return self._with_result, f"{id}\t{len(result)}\n"

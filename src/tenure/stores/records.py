@@ -65,12 +65,12 @@ def _head(value: Any, width: int) -> bytes:
     return encode((1 << 8 * width) - 1 if isinstance(value, int) else value)[:-width]
 
 
-def room(blob: bytes, number: int) -> int:
-    """Where a number of eight bytes stands in an encoding, counted from 1, as SQL counts. It is there once."""
-    sought = number.to_bytes(8)
-    if blob.count(sought) != 1:
-        raise AssertionError(f"the number {number} is there {blob.count(sought)} times, not once")
-    return blob.find(sought) + 1
+def rooms(blob: bytes, number: int, count: int) -> list[int]:
+    """Where a number of eight bytes stands in an encoding, so many times, counted from 1 as SQL counts."""
+    before = blob.split(number.to_bytes(8))[:-1]
+    if len(before) != count:
+        raise AssertionError(f"the number {number} is there {len(before)} times, not {count}")
+    return [sum(map(len, before[: at + 1])) + 8 * at + 1 for at in range(count)]
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:

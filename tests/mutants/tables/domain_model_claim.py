@@ -206,7 +206,7 @@ MUTANTS = (
         name="lease-ttl-of-queue-ignored",
         what="A queue's own lease length is ignored.",
         breaks="H3: job, queue, claim, in this order",
-        edits=(Edit("lease_times", "lease, rules.lease, request", "lease, None, request"),),
+        edits=(Edit("lease_for", "lease, rules.lease, request", "lease, None, request"),),
         killers=("machine-memory",),
     ),
     Mutant(

@@ -9,7 +9,14 @@ MUTANTS = (
         name="hot-deadline-late",
         what="The hot path lets a lease be settled 1 ms after its deadline.",
         breaks="§5 exact complements",
-        edits=(Edit("plain", "lease.grace or now", "lease.grace + 1 or now"),),
+        edits=(
+            Edit(
+                "succeeds_plainly",
+                "refusal(job, lease_seq, token, now)",
+                "refusal(job, lease_seq, token, now - 1)",
+                "domain/model/plain.py",
+            ),
+        ),
         killers=("machine-sqlite",),
     ),
     Mutant(
@@ -34,9 +41,9 @@ MUTANTS = (
     ),
     Mutant(
         name="hot-forgets-last-error",
-        what="A claim by the hot path wipes the last error.",
+        what="A claim by the hot path wipes the last error of a job that was claimed before.",
         breaks="§4 last_error",
-        edits=(Edit("_again", "job.last_error,", "None,"),),
+        edits=(Edit("_lease", "after = step.job", "after = replace(step.job, last_error=None)"),),
         killers=("machine-sqlite",),
     ),
     Mutant(
@@ -48,9 +55,10 @@ MUTANTS = (
         breaks="§10, the whole claim breaks",
         edits=(
             Edit(
-                "_lease",
-                "if (spec.expires_at is not None and job.lease_seq == 0) or now < job.updated_at:",
-                "if spec.expires_at is not None or now < job.updated_at:",
+                "claims_plainly",
+                "(spec.expires_at is None or lease_seq > 0)",
+                "spec.expires_at is None",
+                "domain/model/plain.py",
             ),
         ),
         killers=("machine-sqlite",),
@@ -94,44 +102,38 @@ MUTANTS = (
         edits=(
             Edit(
                 "succeed",
-                "moves.out_of_order.append((spec.queue, spec.tenant, spec.group, seq))",
+                "moves.out_of_order.append((spec.queue, spec.tenant, spec.group, spec.seq))",
                 "moves.out_of_order.clear()",
             ),
         ),
         killers=("machine-sqlite",),
     ),
     Mutant(
-        name="hot-group-unnamed",
-        what="The claims of the hot path say no group.",
+        name="hot-group-of-the-first",
+        what="Jobs of several groups count as one kind, and their claims all say the group of the first.",
         breaks="§12 group",
         edits=(
             Edit(
-                "_Leasing.__init__",
-                'self.group = "" if group is None else f\',"group":{rows.json_text(group)}\'',
-                'self.group = ""',
+                "_lease",
+                "spec.job_type, spec.group, spec.lease, spec.grace)",
+                "spec.job_type, None, spec.lease, spec.grace)",
             ),
         ),
         killers=("machine-sqlite",),
     ),
     Mutant(
-        name="hot-group-unquoted",
-        what="A group's name goes into an event as it is, quotes and all.",
-        breaks="§12: events are JSON",
-        edits=(
-            Edit(
-                "_Leasing.__init__",
-                'self.group = "" if group is None else f\',"group":{rows.json_text(group)}\'',
-                'self.group = "" if group is None else f\',"group":"{group}"\'',
-            ),
-        ),
-        killers=("conformance-sqlite",),
-        why="the groups of the machine have plain names",
+        name="hot-holders-of-the-first",
+        what="The claims of the hot path all say that their group has one holder.",
+        breaks="§12 group_holders",
+        edits=(Edit("_lease", "now - run_at, one.group_holders)", "now - run_at, one.group_holders and 1)"),),
+        killers=("machine-sqlite",),
+        why="DROP",
     ),
     Mutant(
         name="hot-keeps-edges",
         what="The hot path ends a child and leaves its edges.",
         breaks="§15 results of parents, purge",
-        edits=(Edit("plain", ("return None\n        if spec.parents:\n            return None"), "return None"),),
+        edits=(Edit("succeeds_plainly", "not job.spec.parents and job", "job", "domain/model/plain.py"),),
         killers=("machine-sqlite",),
     ),
     Mutant(
@@ -145,7 +147,7 @@ MUTANTS = (
         name="hot-remembers-ended-job",
         what="The hot path leaves an ended job among the running ones it remembers.",
         breaks="terminal is terminal",
-        edits=(Edit("succeed", "running.pop((spec.tenant, name), None)", "running[spec.tenant, name] = job"),),
+        edits=(Edit("succeed", "running.pop((spec.tenant, spec.id), None)", "running[spec.tenant, spec.id] = job"),),
         killers=("machine-sqlite",),
     ),
     Mutant(
@@ -174,22 +176,19 @@ MUTANTS = (
         breaks="§5 token; §17 stale success",
         edits=(
             Edit(
-                "plain",
-                "if job.lease_seq != token.lease_seq or job.token != hashed:",
-                "if job.lease_seq < token.lease_seq:",
+                "succeeds_plainly",
+                "refusal(job, lease_seq, token, now)",
+                "refusal(job, job.lease_seq, job.token or token, now)",
+                "domain/model/plain.py",
             ),
         ),
         killers=("machine-sqlite",),
     ),
     Mutant(
-        name="hot-waited-from-run-at",
-        what="The hot path counts waiting from run_at, whatever ran since.",
+        name="hot-waited-as-the-first",
+        what="Jobs that one claim takes by the hot path all say that they waited as long as the first.",
         breaks="§12 waited_ms",
-        edits=(
-            Edit(
-                "_lease", "since = max(run_at, job.history[-1].ended_at) if job.history else run_at", "since = run_at"
-            ),
-        ),
+        edits=(Edit("_lease", "form.event(spec.id, now - run_at", "form.event(spec.id, now - form.like.run_at"),),
         killers=("machine-sqlite",),
     ),
 )

@@ -9,21 +9,7 @@ MUTANTS = (
         name="postgres-few-types-share-a-lease",
         what="Jobs of several types that one statement took seem to be of one kind when they succeed.",
         breaks="§12: an event says its own job type",
-        edits=(
-            Edit(
-                "_Taken.job",
-                (
-                    "lease = self._leases.get(spec.job_type)\n"
-                    "    if lease is None:\n"
-                    "        lease = self._leases[spec.job_type] = Lease(*self._times)"
-                ),
-                (
-                    "lease = self._leases.get('')\n"
-                    "    if lease is None:\n"
-                    "        lease = self._leases[''] = Lease(*self._times)"
-                ),
-            ),
-        ),
+        edits=(Edit("_Taken.job", "self._likes.get(spec.job_type)", "next(iter(self._likes.values()), None)"),),
         killers=("machine-postgres",),
     ),
     Mutant(

@@ -15,6 +15,7 @@ from tenure.domain.calls import Claim, Claimed, ClaimedJob, Cursor
 from tenure.domain.config import QueueRules
 from tenure.domain.errors import Refused, StoreFrozen
 from tenure.domain.job import Job, Lease, Ref, Spec, Token, secret_hash
+from tenure.domain.model.plain import steady
 from tenure.domain.model.tables import BucketKey, Tables
 from tenure.domain.model.tables import Lane as LaneKey
 from tenure.domain.model.unit import Unit
@@ -63,22 +64,17 @@ def _lease_all(unit: Unit, request: Claim, token: bytes, taken: "list[Taken]") -
 
 def lease_one(unit: Unit, request: Claim, token: bytes, one: "Taken") -> Job:
     """A taken job under its lease."""
-    ttl, grace = times_of(request, one)
     claimed_at = max(unit.now, one.job.updated_at)  # as its event says; the lease itself goes by the store's time
-    lease = Lease(request.worker, claimed_at, unit.now + ttl, ttl, grace)
+    lease = lease_for(request, one.job.spec, one.lane.rules, claimed_at, unit.now)
     step = apply(Command.CLAIM, one.job, Take(token, lease, one.group_holders, one.group_limit), unit.now)
     unit.put(one.job, step)
     return step.job
 
 
-def times_of(request: Claim, one: "Taken") -> tuple[Ms, Ms]:
-    """(ttl, grace) of a lease: the job's own, else its queue's, else the claim's."""
-    return lease_times(request, one.job.spec, one.lane.rules)
-
-
-def lease_times(request: Claim, spec: Spec, rules: QueueRules) -> tuple[Ms, Ms]:
-    """(ttl, grace) of a lease on a job of a queue with these rules."""
-    return _first(spec.lease, rules.lease, request.ttl), _first(spec.grace, rules.grace, request.grace)
+def lease_for(request: Claim, spec: Spec, rules: QueueRules, claimed_at: Ms, now: Ms) -> Lease:
+    """A lease on a job of a queue with these rules. Its times are the job's own, else the queue's, else the claim's."""
+    ttl, grace = _first(spec.lease, rules.lease, request.ttl), _first(spec.grace, rules.grace, request.grace)
+    return Lease(request.worker, claimed_at, now + ttl, ttl, grace)
 
 
 def _first(own: Ms | None, queue: Ms | None, asked: Ms) -> Ms:
@@ -290,7 +286,7 @@ class Lane:
     @property
     def steady(self) -> bool:
         """Whether no gate can close while jobs are taken from it."""
-        return not self._keyed and self.rules.bucket is None and self.rules.limit is None
+        return steady(self.rules)
 
     def take_many(self, most: int) -> "list[Taken]":
         """Gives up to `most` jobs of a steady lane at once."""

@@ -238,8 +238,7 @@ class Unit:
         if moved:
             lane = (spec.tenant, spec.queue)
             self._waiting[lane] = self._waiting.get(lane, 0) + moved
-        if step.event is not None:
-            self.emit(step.event)
+        self.tell(step)
 
     def put_edge(self, edge: Edge) -> None:
         self._change_edge(edge, edge)
@@ -293,6 +292,11 @@ class Unit:
     def _was_open(self, ref: Ref) -> bool:
         before = self.before[ref]
         return before is not None and not before.state.terminal
+
+    def tell(self, step: Step) -> None:
+        """Keeps a step's event, if it has one."""
+        if step.event is not None:
+            self.emit(step.event)
 
     def emit(self, event: Event) -> None:
         self.events_of(event.tenant).append(event)

@@ -9,25 +9,26 @@ encoding and one statement.
 """
 
 from collections.abc import Sequence
-from typing import Any
+
+from msgspec.structs import replace
 
 from tenure.domain import model
 from tenure.domain.calls import Claim, Claimed, Settle, Settled, Succeed
 from tenure.domain.errors import Refused
-from tenure.domain.event import form
-from tenure.domain.job import KEPT_ATTEMPTS, Attempt, Job, Lease, Ref, secret_hash
+from tenure.domain.job import Job, Ref, result_expiry, secret_hash
 from tenure.domain.model import Unit
-from tenure.domain.model.claim import Taken, lease_one, times_of
+from tenure.domain.model.claim import Taken, lease_for, lease_one
 from tenure.domain.model.moves import release_key
+from tenure.domain.model.plain import claims_plainly, succeeds_plainly
 from tenure.domain.names import Ms
-from tenure.domain.states import State
+from tenure.domain.states import Command, State
+from tenure.domain.transitions import Take, apply
 from tenure.stores import records
-from tenure.stores.sql import rows
+from tenure.stores.forms import ClaimForm, SuccessForm
 from tenure.stores.sql.tables import SqlTables
 from tenure.stores.ways import Way
 
 _SUCCEEDED = Settled(State.SUCCEEDED)
-_SETTLEMENT = ("succeed", "succeeded")
 
 
 def claim(unit: Unit, request: Claim) -> Claimed | Refused:
@@ -43,7 +44,7 @@ def _lease(unit: Unit, request: Claim, token: bytes, taken: list[Taken]) -> list
     for one in taken:
         job = one.job
         spec = job.spec
-        if (spec.expires_at is not None and job.lease_seq == 0) or now < job.updated_at:
+        if not claims_plainly(spec, job.lease_seq, job.updated_at, now):
             tables.ways.took(Way.CLAIM_HOT_MODEL)
             jobs.append(lease_one(unit, request, token, one))
             continue
@@ -52,87 +53,50 @@ def _lease(unit: Unit, request: Claim, token: bytes, taken: list[Taken]) -> list
         if kind is None:
             kind = kinds[of] = _Leasing(unit, request, token, one)
             tables.ways.took(Way.CLAIM_HOT if spec.group is None else Way.CLAIM_HOT_GROUP)
-        run_at, seq, id = job.run_at, spec.seq, spec.id
+        run_at, seq = job.run_at, spec.seq
         if job.version == 1:
-            after = Job(spec, State.RUNNING, 2, job.priority, run_at, now, 1, 1, token, kind.lease)
-            live = kind.live
-            if one.group_holders is None:
-                kind.emit((kind.form, f"{id}\t{now - run_at}\n"))
-            else:
-                kind.emit(f"{kind.head}{id}{kind.middle}{now - run_at}{_of_group(one)}}}\n")
+            form = kind.form or kind.begin(one)
+            after = replace(form.like, spec=spec, priority=job.priority, run_at=run_at)
+            live = form.live
+            kind.emit(form.event(spec.id, now - run_at, one.group_holders))
         else:
             tables.ways.took(Way.CLAIM_HOT_AGAIN)
-            after = _again(job, now, token, kind.lease)
+            step = apply(Command.CLAIM, job, kind.take(one), now)
+            after = step.job
             live = records.live_blob(after)
-            since = max(run_at, job.history[-1].ended_at) if job.history else run_at
-            kind.emit(
-                f'{kind.head}{id}","version":{after.version},"queue":"{spec.queue}","job_type":"{spec.job_type}",'
-                f'"attempt":{after.attempt},"lease_seq":{after.lease_seq},"worker":"{request.worker}"{kind.group},'
-                f'"lease_until":{kind.lease.until},"waited_ms":{now - since}{_of_group(one)}}}\n'
-            )
+            unit.tell(step)
         if spec.group is None:
             kind.leased.append((-job.priority, run_at, seq, kind.deadline, live, after.version))
         else:
             moves.left.append((spec.queue, spec.tenant, spec.group, -job.priority, run_at, seq))
             moves.taken.append((seq, spec.queue, spec.tenant, spec.group, token, kind.deadline, live, after.version))
-        moves.running[spec.tenant, id] = after
+        moves.running[spec.tenant, spec.id] = after
         jobs.append(after)
     return jobs
-
-
-def _of_group(one: Taken) -> str:
-    if one.group_holders is None:
-        return ""
-    limit = "" if one.group_limit is None else f',"group_limit":{one.group_limit}'
-    return f',"group_holders":{one.group_holders}{limit}'
 
 
 class _Leasing:
     """What the jobs of one tenant, queue, type and group that one claim takes have in common."""
 
-    __slots__ = ("deadline", "emit", "form", "group", "head", "lease", "leased", "live", "middle")
+    __slots__ = ("_lease", "_now", "_token", "deadline", "emit", "form", "leased")
 
     def __init__(self, unit: Unit, request: Claim, token: bytes, one: Taken) -> None:
-        spec, worker, now = one.job.spec, request.worker, unit.now
-        tenant, queue, group = spec.tenant, spec.queue, spec.group
-        ttl, grace = times_of(request, one)
-        self.lease = Lease(worker, now, now + ttl, ttl, grace)
-        self.deadline = now + ttl + grace
-        self.group = "" if group is None else f',"group":{rows.json_text(group)}'
-        self.head = f'{{"tenant":"{tenant}","kind":"claimed","at":{now},"job_id":"'
-        self.middle = (
-            f'","version":2,"queue":"{queue}","job_type":"{spec.job_type}","attempt":1,"lease_seq":1,'
-            f'"worker":"{worker}"{self.group},"lease_until":{now + ttl},"waited_ms":'
-        )
-        self.form = form(self.head, self.middle, "}")
-        self.emit = unit.events_of(tenant).append
-        self.leased = _tables(unit).hot.leased[queue, tenant, token]
-        self.live = records.encode((2, now, 1, 1, token, self.lease, None, False, None, None, None, None, {}, ()))
-        """Of a job that was as enqueued: nothing tells two of them apart."""
+        spec = one.job.spec
+        self._now, self._token = unit.now, token
+        self._lease = lease_for(request, spec, one.lane.rules, unit.now, unit.now)
+        self.deadline = self._lease.deadline
+        self.emit = unit.events_of(spec.tenant).append
+        self.leased = _tables(unit).hot.leased[spec.queue, spec.tenant, token]
+        self.form: ClaimForm | None = None
+        """Of jobs that are as they were enqueued."""
 
+    def take(self, one: Taken) -> Take:
+        return Take(self._token, self._lease, one.group_holders, one.group_limit)
 
-def _again(job: Job, now: Ms, token: bytes, lease: Lease) -> Job:
-    """The record of a job that is claimed, whatever came before."""
-    return Job(
-        job.spec,
-        State.RUNNING,
-        job.version + 1,
-        job.priority,
-        job.run_at,
-        now,
-        job.attempt + 1,
-        job.lease_seq + 1,
-        token,
-        lease,
-        None,
-        job.cancel_requested,
-        None,
-        None,
-        None,
-        job.last_error,
-        job.releases,
-        job.history,
-    )
+    def begin(self, one: Taken) -> ClaimForm:
+        """The form, of the first such job."""
+        self.form = ClaimForm(one.job, self.take(one), self._now)
+        return self.form
 
 
 def settle(unit: Unit, settlements: Sequence[Settle]) -> list[Settled | Refused]:
@@ -156,18 +120,13 @@ def plain(unit: Unit, settlements: Sequence[Settle]) -> list[Job] | None:
         return None
     found = _tables(unit).recent(refs)
     hashes: dict[bytes, bytes] = {}
-    now = unit.now
     jobs: list[Job] = []
     for one, ref in zip(settlements, refs, strict=True):
         job, token = found.get(ref), one.token
-        if job is None or job.lease is None or now > job.lease.until + job.lease.grace or now < job.updated_at:
-            return None
-        spec, hashed = job.spec, hashes.get(token.secret)
+        hashed = hashes.get(token.secret)
         if hashed is None:
             hashed = hashes[token.secret] = secret_hash(token.secret)
-        if job.lease_seq != token.lease_seq or job.token != hashed:
-            return None
-        if spec.parents:
+        if job is None or not succeeds_plainly(job, token.lease_seq, hashed, unit.now):
             return None
         jobs.append(job)
     return jobs
@@ -185,32 +144,27 @@ def succeed(unit: Unit, jobs: list[Job], settlements: Sequence[Settle]) -> list[
             raise AssertionError("the hot path is for running jobs that succeed")
         kind = kinds.get(id(lease))  # one lease, one claim, tenant, queue and type (`_Leasing`)
         if kind is None:
-            kind = kinds[id(lease)] = _Succeeding(unit, job, lease)
+            kind = kinds[id(lease)] = _Succeeding(unit, job)
             _tables(unit).ways.took(Way.SETTLE_HOT)
             if _tables(unit).rules(spec.tenant, spec.queue).limit is not None:
                 freed.add(spec.queue)
-        seq, name, result = spec.seq, spec.id, outcome.result
+        result = outcome.result
         if job.version == 2:
-            kind.first.append(seq)
-            if result is None:
-                kind.emit((kind.form, f"{name}\n"))
-            else:
-                kind.emit((kind.form_with_result, f"{name}\t{len(result)}\n"))
+            form = kind.form or kind.begin(job)
+            kind.first.append(spec.seq)
+            kind.emit(form.event(spec.id, result))
         else:
             _tables(unit).ways.took(Way.SETTLE_HOT_AGAIN)
-            size = "" if result is None else f',"result_size":{len(result)}'
-            moves.succeeded[job.version + 1, records.encode(_ended(job, lease, now))].append(seq)
-            kind.emit(
-                f'{kind.head}{name}","version":{job.version + 1},"queue":"{spec.queue}","job_type":"{spec.job_type}",'
-                f'"attempt":{job.attempt},"lease_seq":{job.lease_seq},"worker":"{lease.worker}",'
-                f'"run_ms":{now - lease.claimed_at},"reason":"ok"{size}}}\n'
-            )
-        running.pop((spec.tenant, name), None)
+            step = apply(Command.SUCCEED, job, outcome, now)
+            moves.succeeded[step.job.version, records.live_blob(step.job)].append(spec.seq)
+            unit.tell(step)
+        running.pop((spec.tenant, spec.id), None)
         if spec.group is not None:
             freed.add(spec.queue)
-            moves.out_of_order.append((spec.queue, spec.tenant, spec.group, seq))
+            moves.out_of_order.append((spec.queue, spec.tenant, spec.group, spec.seq))
         if result is not None:
-            results.append((now + max(spec.result_ttl, spec.unique_for or 0), seq, result, outcome.codec))
+            expires_at = result_expiry(now, spec.result_ttl, spec.unique_for)
+            results.append((expires_at, spec.seq, result, outcome.codec))
     specs = [job.spec for job in jobs if job.spec.key is not None]
     unit.fetch_bindings([key for spec in specs if (key := spec.binding_key) is not None])
     for spec in specs:
@@ -222,43 +176,20 @@ def succeed(unit: Unit, jobs: list[Job], settlements: Sequence[Settle]) -> list[
 class _Succeeding:
     """What the jobs of one tenant, queue and type that one claim took have in common when they succeed."""
 
-    __slots__ = ("emit", "first", "form", "form_with_result", "head")
+    __slots__ = ("_unit", "emit", "first", "form")
 
-    def __init__(self, unit: Unit, job: Job, lease: Lease) -> None:
-        spec, now = job.spec, unit.now
-        self.head = f'{{"tenant":"{spec.tenant}","kind":"succeeded","at":{now},"job_id":"'
-        tail = (
-            f'","version":3,"queue":"{spec.queue}","job_type":"{spec.job_type}","attempt":1,"lease_seq":1,'
-            f'"worker":"{lease.worker}","run_ms":{now - lease.claimed_at},"reason":"ok"'
-        )
-        self.form = form(self.head, f"{tail}}}")
-        self.form_with_result = form(self.head, f'{tail},"result_size":', "}")
-        ended = Attempt(1, 1, lease.worker, lease.claimed_at, now, "succeeded", "ok", None)
-        live = records.encode((3, now, 1, 1, job.token, None, _SETTLEMENT, False, now, "ok", None, None, {}, (ended,)))
-        self.emit = unit.events_of(spec.tenant).append
-        self.first = _tables(unit).hot.succeeded[3, live]
-        """Jobs that were as enqueued when they were claimed, and unchanged since."""
+    def __init__(self, unit: Unit, job: Job) -> None:
+        self._unit = unit
+        self.emit = unit.events_of(job.spec.tenant).append
+        self.form: SuccessForm | None = None
+        """Of jobs that were as enqueued when they were claimed, and unchanged since."""
+        self.first: list[int] = []
 
-
-def _ended(job: Job, lease: Lease, now: Ms) -> tuple[Any, ...]:
-    """What `live` says of a job that succeeds, whatever came before."""
-    ended = Attempt(job.attempt, job.lease_seq, lease.worker, lease.claimed_at, now, "succeeded", "ok", None)
-    return (
-        job.version + 1,
-        now,
-        job.attempt,
-        job.lease_seq,
-        job.token,
-        None,
-        _SETTLEMENT,
-        job.cancel_requested,
-        now,
-        "ok",
-        job.progress,
-        job.last_error,
-        job.releases,
-        (*job.history[1 - KEPT_ATTEMPTS :], ended),
-    )
+    def begin(self, job: Job) -> SuccessForm:
+        """The form, of the first such job."""
+        self.form = SuccessForm(job, self._unit.now)
+        self.first = _tables(self._unit).hot.succeeded[self.form.like.version, self.form.live]
+        return self.form
 
 
 def _tables(unit: Unit) -> SqlTables:

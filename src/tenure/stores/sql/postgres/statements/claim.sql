@@ -178,8 +178,8 @@ SELECT sure FROM sure
 --
 -- $1 configuration, $2 the time or none, $3 token, $4 queue, $5 tenant, $6 jobs at most, $7 how many are few, $8 how the
 -- spec of a plain one ends, $9 a time up to which jobs may have been moved to `ready`, $10 ttl, $11 grace, $12 what the
--- jobs have in common once they run, with room for two times the time and for the lease's end at $13 to $15, $16 to $18 an
--- event's text before the time, after the id and after the type
+-- jobs have in common once they run, with room for two times the time and for the lease's end at $13 to $15, $16 their
+-- version, $17 an event's line around the time, the id, the type, the lease's end and how long the job waited
 WITH locked AS (SELECT FROM tenure.meta FOR KEY SHARE), claiming AS (SELECT FROM tenure.identity FOR KEY SHARE),
 store AS MATERIALIZED (
     SELECT own.now, own.epoch, coming.run_at AS upcoming, walked.before
@@ -226,7 +226,7 @@ store AS MATERIALIZED (
     INSERT INTO tenure.running (seq, queue, tenant, grp, token, deadline, live, version, limited)
     SELECT seq, $4, $5, '', $3, now + $10::bigint + $11::bigint,
            overlay(overlay(overlay($12::bytea PLACING int8send(now) FROM $13::int) PLACING int8send(now) FROM $14::int)
-                   PLACING int8send(now + $10) FROM $15::int), 2, false
+                   PLACING int8send(now + $10) FROM $15::int), $16, false
     FROM taken
 ), held AS (
     INSERT INTO tenure.claimed (token, deadline, seqs)
@@ -234,8 +234,8 @@ store AS MATERIALIZED (
 ), told AS (
     INSERT INTO tenure.inbox (tenant, at, body)
     SELECT $5, min(now), convert_to(string_agg(
-        $16 || now || ',"job_id":"' || id || $17 || job_type || $18 || (now + $10) || ',"waited_ms":' || (now - run_at)
-        || E'}\n', '' ORDER BY prio_neg, run_at, seq
+        ($17::text[])[1] || now || ($17::text[])[2] || id || ($17::text[])[3] || job_type || ($17::text[])[4]
+        || (now + $10) || ($17::text[])[5] || (now - run_at) || ($17::text[])[6] || E'\n', '' ORDER BY prio_neg, run_at, seq
     ), 'UTF8') FROM taken HAVING count(*) > 0
 )
 SELECT store.now, store.epoch, store.upcoming, (SELECT count(*) FROM next), taken.seq, taken.spec, -taken.prio_neg,
