@@ -88,7 +88,7 @@ MUTANTS = (
         name="arrive-labels-of-the-first",
         what="Jobs that differ in their labels alone count as one kind, and all get the labels of the first.",
         breaks="§9: a job has the labels that it was enqueued with",
-        edits=(Edit("kind_of", "new.key is None, *new.labels.items()", "new.key is None, *new.labels", FORMS),),
+        edits=(Edit("kind_of", "new.key is None, *new.labels.items())", "new.key is None)", FORMS),),
         killers=("machine-postgres",),
     ),
     Mutant(
