@@ -68,6 +68,6 @@ def build(root: Path, folder: Path) -> Path:
     for module, symbol, old, new in FIELDS + STEPS:
         file = folder / PACKAGE / module
         file.write_text(changed(file.read_text(encoding="utf-8"), symbol, old, new), encoding="utf-8")
-    with (folder / PACKAGE / "domain/transitions.py").open("a", encoding="utf-8") as file:
-        file.write(SUNG)
+    with (folder / PACKAGE / "domain/transitions.py").open("a", encoding="utf-8") as transitions:
+        transitions.write(SUNG)
     return folder / "src"

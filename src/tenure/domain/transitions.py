@@ -50,13 +50,11 @@ def refusal(job: Job | None, lease_seq: int, token: bytes, now: Ms, tag: str | N
         return LeaseLost()
     if tag is not None and job.settled is not None and job.settled.tag == tag:
         return Settled(job.settled.state)
+    if job.state is State.RUNNING and job.lease is not None:
+        return LeaseExpired() if job.lease.expired(now) else None
     if job.state is State.CANCELLED:
         return JobCancelled()
-    if job.state in TERMINAL:
-        return JobFinished(job.state)
-    if job.state is not State.RUNNING or job.lease is None:
-        return LeaseLost()
-    return LeaseExpired() if job.lease.expired(now) else None
+    return JobFinished(job.state) if job.state in TERMINAL else LeaseLost()
 
 
 # Effects: each makes the record and event of one row of the table.

@@ -138,13 +138,12 @@ class EnqueueForms:
 class ClaimForm:
     """How one claim leases jobs that are as they were enqueued, of one tenant, queue, type, group and lease."""
 
-    __slots__ = ("_folded", "_line", "like", "live")
+    __slots__ = ("_folded", "_line", "like")
 
     def __init__(self, job: Job, take: Take, now: Ms) -> None:
         step = apply(Command.CLAIM, job, take, now)
         self.like = step.job
         """The others have their own spec, priority and run_at."""
-        self.live = records.live_blob(step.job)
         holders = () if take.group_holders is None else ("group_holders",)
         self._line = cut(_event(step), "job_id", "waited_ms", *holders)
         self._folded = None if holders else form(*self._line)
@@ -185,14 +184,13 @@ def _plain_job(tenant: str, queue: str) -> Job:
 class SuccessForm:
     """How the jobs end that one claim took by one form, and to which nothing has happened since."""
 
-    __slots__ = ("_bare", "_job", "_now", "_with_result", "like", "live")
+    __slots__ = ("_bare", "_job", "_now", "_with_result", "like")
 
     def __init__(self, job: Job, now: Ms) -> None:
         self._job, self._now = job, now
         step = apply(Command.SUCCEED, job, Succeed(), now)
         self.like = step.job
         """The others have their own spec, priority and run_at."""
-        self.live = records.live_blob(step.job)
         self._bare = form(*cut(_event(step), "job_id"))
         self._with_result: str | None = None
 

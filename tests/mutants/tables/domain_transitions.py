@@ -10,15 +10,7 @@ MUTANTS = (
         what="The holder of a cancelled job is told that it is finished, not that it was cancelled.",
         breaks="H8: JobCancelled",
         edits=(
-            Edit(
-                "refusal",
-                (
-                    "return Settled(job.settled.state)\n"
-                    "    if job.state is State.CANCELLED:\n"
-                    "        return JobCancelled()"
-                ),
-                "return Settled(job.settled.state)",
-            ),
+            Edit("refusal", "if job.state is State.CANCELLED:\n        return JobCancelled()\n    return", "return"),
         ),
         killers=("machine-memory",),
     ),
@@ -301,18 +293,8 @@ MUTANTS = (
         edits=(
             Edit(
                 "refusal",
-                (
-                    "if tag is not None and job.settled is not None and job.settled.tag == tag:\n"
-                    "        return Settled(job.settled.state)\n"
-                    "    if job.state is State.CANCELLED:\n"
-                    "        return JobCancelled()"
-                ),
-                (
-                    "if job.state is State.CANCELLED:\n"
-                    "        return JobCancelled()\n"
-                    "    if tag is not None and job.settled is not None and job.settled.tag == tag:\n"
-                    "        return Settled(job.settled.state)"
-                ),
+                "if tag is not None and job",
+                "if job.state is State.CANCELLED:\n        return JobCancelled()\n    if tag is not None and job",
             ),
         ),
         killers=("machine-memory",),

@@ -67,13 +67,7 @@ MUTANTS = (
         name="hot-freed-group-unsaid",
         what="Nobody hears that a job which succeeded by the hot path has left its group.",
         breaks="§10.7: the end of a full limit sends a hint",
-        edits=(
-            Edit(
-                "succeed",
-                ("if spec.group is not None:\n            freed.add(spec.queue)"),
-                "if spec.group is not None:",
-            ),
-        ),
+        edits=(Edit("_Succeeding.__init__", "spec.group is not None or _tables", "_tables"),),
         killers=("loops-postgres",),
         why="A hint may always come or be late: the machine never counts on one.",
     ),
@@ -83,13 +77,9 @@ MUTANTS = (
         breaks="§10.7: the end of a full limit sends a hint",
         edits=(
             Edit(
-                "succeed",
-                (
-                    "_tables(unit).ways.took(Way.SETTLE_HOT)\n"
-                    "            if _tables(unit).rules(spec.tenant, spec.queue).limit is not None:\n"
-                    "                freed.add(spec.queue)"
-                ),
-                "_tables(unit).ways.took(Way.SETTLE_HOT)",
+                "_Succeeding.__init__",
+                "is not None or _tables(unit).rules(spec.tenant, spec.queue).limit is not None",
+                "is not None",
             ),
         ),
         killers=("loops-postgres",),
@@ -101,9 +91,10 @@ MUTANTS = (
         breaks="§11 ordered groups, fsck",
         edits=(
             Edit(
-                "succeed",
-                "moves.out_of_order.append((spec.queue, spec.tenant, spec.group, spec.seq))",
-                "moves.out_of_order.clear()",
+                "out_of_order",
+                "if one.ended.spec.group is not None",
+                "if one.ended.spec.group == ''",
+                "stores/sql/bulk.py",
             ),
         ),
         killers=("machine-sqlite",),
@@ -147,7 +138,14 @@ MUTANTS = (
         name="hot-remembers-ended-job",
         what="The hot path leaves an ended job among the running ones it remembers.",
         breaks="terminal is terminal",
-        edits=(Edit("succeed", "running.pop((spec.tenant, spec.id), None)", "running[spec.tenant, spec.id] = job"),),
+        edits=(
+            Edit(
+                "remember",
+                "running.pop((job.spec.tenant, job.spec.id), None)",
+                "running[job.spec.tenant, job.spec.id] = job",
+                "stores/sql/bulk.py",
+            ),
+        ),
         killers=("machine-sqlite",),
     ),
     Mutant(

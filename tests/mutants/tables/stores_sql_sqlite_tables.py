@@ -7,14 +7,10 @@ MODULE = "stores/sql/sqlite/tables.py"
 MUTANTS = (
     Mutant(
         name="hot-leases-a-mixed-line-alike",
-        what="Jobs that one claim takes share what the last of them has.",
+        what="Jobs that one claim takes share what the first of them has.",
         breaks="§4 record",
         edits=(
-            Edit(
-                "SqliteTables._lease",
-                "if len(taken) == 1 or any(row[4] != live for row in taken):",
-                "if len(taken) == 1:",
-            ),
+            Edit("SqliteTables._lease", "if count == 1 or any(other != first for other in others):", "if count == 1:"),
         ),
         killers=("machine-sqlite",),
     ),
@@ -49,21 +45,14 @@ MUTANTS = (
         breaks="§17 crash between pop and state write loses the job; lost leases and repeated claims",
         edits=(
             Edit(
-                "SqliteTables._lease",
-                (
-                    "if len(taken) == 1 or any(row[4] != live for row in taken):\n"
-                    '        self.many("put_running", [(row[2], queue, tenant, "", token, row[3], row[4]) for row '
-                    "in taken])"
-                ),
-                "if len(taken) == 1 or any(row[4] != live for row in taken):",
+                "SqliteTables._lease_each",
+                'self.many("put_running", [row for leased in taken for row in bulk.running_rows(leased)])',
+                "",
             ),
             Edit(
                 "SqliteTables._lease",
-                (
-                    "lane = (queue, tenant, *last, now)\n"
-                    '        self.connection.execute(SQL["lease_range"], (*lane, token, deadline, live))'
-                ),
-                "lane = (queue, tenant, *last, now)",
+                'self.connection.execute(SQL["lease_range"], (*lane, *first[3:]))\n        left',
+                "left",
             ),
         ),
         killers=("machine-sqlite",),

@@ -1,10 +1,11 @@
 """A unit of work: one operation's view of the tables with its own changes laid over them.
 
 Nothing reaches the tables before `Tables.keep`, so an operation that is refused, or breaks, leaves no trace. What it
-changed can be read off its dictionaries; a None there is a deletion.
+changed can be read off its dictionaries, where a None is a deletion, and off its two lists of bulk moves: `leased` and
+`succeeded`. A job is in one of them at the most.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -13,6 +14,7 @@ from tenure.domain.calls import Document
 from tenure.domain.config import QUEUE, TENANT
 from tenure.domain.event import Event, Told
 from tenure.domain.job import Binding, BindingKey, DeadLetter, Edge, Job, Ref, Result, Slot
+from tenure.domain.model.bulk import BulkLease, BulkSuccess
 from tenure.domain.model.families import Family
 from tenure.domain.model.tables import BucketKey, DocumentKey, Lane, Meta, Tables
 from tenure.domain.names import Ms
@@ -65,13 +67,14 @@ class Unit:
         self.buckets: dict[BucketKey, int] = {}
         self.positions: dict[Lane, str] = {}
         self.cascades: dict[int, Ref | None] = {}
+        self.leased: list[BulkLease] = []
+        self.succeeded: list[BulkSuccess] = []
         self.events: dict[str, list[Told]] = {}
         self._meta_before = self.meta
         self._by_parent: dict[Ref, set[str]] = {}
         self._by_child: dict[Ref, set[str]] = {}
         self._waiting: dict[Lane, int] = {}
         self._freed: set[str] = set()
-        self._ended: list[Ref] = []
         self._read_jobs: dict[Ref, Job | None] = {}
         self._read_bindings: dict[BindingKey, Binding | None] = {}
         self._read_letters: dict[Ref, DeadLetter | None] = {}
@@ -271,23 +274,20 @@ class Unit:
         self.meta = replace(self.meta, cascade_head=self.meta.cascade_head + 1)
         self.cascades[self.meta.cascade_head] = parent
 
-    def ended(self, queues: Iterable[str], refs: Iterable[Ref]) -> None:
-        """A store moved jobs to their end by its own way; waiters are told all the same. `queues`: those with a place
-        left that somebody may have waited for.
-        """
-        self._freed.update(queues)
-        self._ended.extend(refs)
-
     @property
     def ended_parents(self) -> list[Ref]:
-        """Jobs that this unit brought to their end: whoever waits for them must hear of it."""
+        """Jobs that this unit brought to their end: children and callers wait for them."""
         moved = (ref for ref, job in self.after.items() if job.state.terminal and self._was_open(ref))
-        return [*moved, *self._ended]
+        return [*moved, *self._in_bulk()]
 
     @property
     def ended_jobs(self) -> list[Ref]:
         """Jobs that are at their end now: callers wait for them."""
-        return [*(ref for ref, job in self.after.items() if job.state.terminal), *self._ended]
+        moved = (ref for ref, job in self.after.items() if job.state.terminal)
+        return [*moved, *self._in_bulk()]
+
+    def _in_bulk(self) -> Iterator[Ref]:
+        return (job.ref for bulk in self.succeeded for job in bulk.jobs)
 
     def _was_open(self, ref: Ref) -> bool:
         before = self.before[ref]
@@ -316,6 +316,8 @@ class Unit:
         return self.meta is not self._meta_before or any(
             (
                 self.after,
+                self.leased,
+                self.succeeded,
                 self.bindings,
                 self.edges,
                 self.letters,
@@ -359,6 +361,7 @@ class Unit:
             elif document is None or document.expires_at is None:  # one that expires says that somebody is there
                 topics.add(document_topic(tenant, kind))
         topics.update(queue_topic(queue) for queue in self._freed)
+        topics.update(queue_topic(bulk.ended.spec.queue) for bulk in self.succeeded if bulk.frees)
         if self.events:
             topics.add(FEED_TOPIC)
         return topics

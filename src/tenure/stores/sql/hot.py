@@ -15,15 +15,15 @@ from msgspec.structs import replace
 from tenure.domain import model
 from tenure.domain.calls import Claim, Claimed, Settle, Settled, Succeed
 from tenure.domain.errors import Refused
-from tenure.domain.job import Job, Ref, result_expiry, secret_hash
+from tenure.domain.job import Job, Ref, Result, result_expiry, secret_hash
 from tenure.domain.model import Unit
+from tenure.domain.model.bulk import BulkLease, BulkSuccess
 from tenure.domain.model.claim import Taken, lease_for, lease_one
 from tenure.domain.model.moves import release_key
 from tenure.domain.model.plain import claims_plainly, succeeds_plainly
 from tenure.domain.names import Ms
 from tenure.domain.states import Command, State
 from tenure.domain.transitions import Take, apply
-from tenure.stores import records
 from tenure.stores.forms import ClaimForm, SuccessForm
 from tenure.stores.sql.tables import SqlTables
 from tenure.stores.ways import Way
@@ -37,40 +37,33 @@ def claim(unit: Unit, request: Claim) -> Claimed | Refused:
 
 
 def _lease(unit: Unit, request: Claim, token: bytes, taken: list[Taken]) -> list[Job]:
-    tables, now = _tables(unit), unit.now
-    moves = tables.hot
+    ways, now = _tables(unit).ways, unit.now
     kinds: dict[tuple[str, str, str, str | None, Ms | None, Ms | None], _Leasing] = {}
     jobs: list[Job] = []
     for one in taken:
         job = one.job
         spec = job.spec
         if not claims_plainly(spec, job.lease_seq, job.updated_at, now):
-            tables.ways.took(Way.CLAIM_HOT_MODEL)
+            ways.took(Way.CLAIM_HOT_MODEL)
             jobs.append(lease_one(unit, request, token, one))
             continue
         of = (spec.tenant, spec.queue, spec.job_type, spec.group, spec.lease, spec.grace)
         kind = kinds.get(of)
         if kind is None:
             kind = kinds[of] = _Leasing(unit, request, token, one)
-            tables.ways.took(Way.CLAIM_HOT if spec.group is None else Way.CLAIM_HOT_GROUP)
-        run_at, seq = job.run_at, spec.seq
+            ways.took(Way.CLAIM_HOT if spec.group is None else Way.CLAIM_HOT_GROUP)
         if job.version == 1:
             form = kind.form or kind.begin(one)
+            run_at = job.run_at
             after = replace(form.like, spec=spec, priority=job.priority, run_at=run_at)
-            live = form.live
             kind.emit(form.event(spec.id, now - run_at, one.group_holders))
+            kind.jobs.append(after)
         else:
-            tables.ways.took(Way.CLAIM_HOT_AGAIN)
+            ways.took(Way.CLAIM_HOT_AGAIN)
             step = apply(Command.CLAIM, job, kind.take(one), now)
             after = step.job
-            live = records.live_blob(after)
             unit.tell(step)
-        if spec.group is None:
-            kind.leased.append((-job.priority, run_at, seq, kind.deadline, live, after.version))
-        else:
-            moves.left.append((spec.queue, spec.tenant, spec.group, -job.priority, run_at, seq))
-            moves.taken.append((seq, spec.queue, spec.tenant, spec.group, token, kind.deadline, live, after.version))
-        moves.running[spec.tenant, spec.id] = after
+            unit.leased.append(BulkLease([after]))
         jobs.append(after)
     return jobs
 
@@ -78,24 +71,24 @@ def _lease(unit: Unit, request: Claim, token: bytes, taken: list[Taken]) -> list
 class _Leasing:
     """What the jobs of one tenant, queue, type and group that one claim takes have in common."""
 
-    __slots__ = ("_lease", "_now", "_token", "deadline", "emit", "form", "leased")
+    __slots__ = ("_lease", "_token", "_unit", "emit", "form", "jobs")
 
     def __init__(self, unit: Unit, request: Claim, token: bytes, one: Taken) -> None:
         spec = one.job.spec
-        self._now, self._token = unit.now, token
+        self._unit, self._token = unit, token
         self._lease = lease_for(request, spec, one.lane.rules, unit.now, unit.now)
-        self.deadline = self._lease.deadline
         self.emit = unit.events_of(spec.tenant).append
-        self.leased = _tables(unit).hot.leased[spec.queue, spec.tenant, token]
         self.form: ClaimForm | None = None
         """Of jobs that are as they were enqueued."""
+        self.jobs: list[Job] = []
 
     def take(self, one: Taken) -> Take:
         return Take(self._token, self._lease, one.group_holders, one.group_limit)
 
     def begin(self, one: Taken) -> ClaimForm:
         """The form, of the first such job."""
-        self.form = ClaimForm(one.job, self.take(one), self._now)
+        self.form = ClaimForm(one.job, self.take(one), self._unit.now)
+        self._unit.leased.append(BulkLease(self.jobs))
         return self.form
 
 
@@ -133,63 +126,64 @@ def plain(unit: Unit, settlements: Sequence[Settle]) -> list[Job] | None:
 
 
 def succeed(unit: Unit, jobs: list[Job], settlements: Sequence[Settle]) -> list[Settled | Refused]:
-    """Ends plain jobs well. Only where a place was scarce may another job have waited for theirs."""
-    now, moves = unit.now, _tables(unit).hot
-    results, running = moves.results, moves.running
+    """Ends plain jobs well."""
+    now, ways = unit.now, _tables(unit).ways
     kinds: dict[int, _Succeeding] = {}
-    freed: set[str] = set()
     for job, one in zip(jobs, settlements, strict=True):
         spec, lease, outcome = job.spec, job.lease, one.outcome
         if lease is None or type(outcome) is not Succeed:
             raise AssertionError("the hot path is for running jobs that succeed")
-        kind = kinds.get(id(lease))  # one lease, one claim, tenant, queue and type (`_Leasing`)
+        kind = kinds.get(id(lease))  # one lease, one claim, tenant, queue, type and group (`_Leasing`)
         if kind is None:
             kind = kinds[id(lease)] = _Succeeding(unit, job)
-            _tables(unit).ways.took(Way.SETTLE_HOT)
-            if _tables(unit).rules(spec.tenant, spec.queue).limit is not None:
-                freed.add(spec.queue)
-        result = outcome.result
+            ways.took(Way.SETTLE_HOT)
         if job.version == 2:
             form = kind.form or kind.begin(job)
-            kind.first.append(spec.seq)
-            kind.emit(form.event(spec.id, result))
+            bulk = kind.bulk
+            bulk.jobs.append(job)
+            kind.emit(form.event(spec.id, outcome.result))
         else:
-            _tables(unit).ways.took(Way.SETTLE_HOT_AGAIN)
+            ways.took(Way.SETTLE_HOT_AGAIN)
             step = apply(Command.SUCCEED, job, outcome, now)
-            moves.succeeded[step.job.version, records.live_blob(step.job)].append(spec.seq)
             unit.tell(step)
-        running.pop((spec.tenant, spec.id), None)
-        if spec.group is not None:
-            freed.add(spec.queue)
-            moves.out_of_order.append((spec.queue, spec.tenant, spec.group, spec.seq))
-        if result is not None:
+            bulk = kind.end(step.job, [job])
+        if outcome.result is not None:
             expires_at = result_expiry(now, spec.result_ttl, spec.unique_for)
-            results.append((expires_at, spec.seq, result, outcome.codec))
+            bulk.results.append((spec.seq, Result(outcome.result, outcome.codec, expires_at)))
     specs = [job.spec for job in jobs if job.spec.key is not None]
     unit.fetch_bindings([key for spec in specs if (key := spec.binding_key) is not None])
     for spec in specs:
         release_key(unit, spec, State.SUCCEEDED)
-    unit.ended(freed, [job.ref for job in jobs])
     return [_SUCCEEDED] * len(jobs)
 
 
 class _Succeeding:
-    """What the jobs of one tenant, queue and type that one claim took have in common when they succeed."""
+    """What the jobs of one tenant, queue, type and group that one claim took have in common when they succeed."""
 
-    __slots__ = ("_unit", "emit", "first", "form")
+    __slots__ = ("_frees", "_unit", "bulk", "emit", "form")
+
+    bulk: BulkSuccess
 
     def __init__(self, unit: Unit, job: Job) -> None:
+        spec = job.spec
         self._unit = unit
-        self.emit = unit.events_of(job.spec.tenant).append
+        self._frees = spec.group is not None or _tables(unit).rules(spec.tenant, spec.queue).limit is not None
+        """Only where a place was scarce may another job have waited for theirs."""
+        self.emit = unit.events_of(spec.tenant).append
         self.form: SuccessForm | None = None
         """Of jobs that were as enqueued when they were claimed, and unchanged since."""
-        self.first: list[int] = []
 
     def begin(self, job: Job) -> SuccessForm:
         """The form, of the first such job."""
         self.form = SuccessForm(job, self._unit.now)
-        self.first = _tables(self._unit).hot.succeeded[self.form.like.version, self.form.live]
+        self.bulk = self.end(self.form.like, [])
         return self.form
+
+    def end(self, ended: Job, jobs: list[Job]) -> BulkSuccess:
+        """Jobs that end as this one does."""
+        bulk = BulkSuccess(ended, jobs, [], self._frees)
+        self._unit.succeeded.append(bulk)
+        return bulk
 
 
 def _tables(unit: Unit) -> SqlTables:

@@ -5,7 +5,6 @@ changes are kept; the statements' names and columns are the same in all of them.
 """
 
 from abc import ABC, abstractmethod
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -31,60 +30,6 @@ KEPT_SPECS = 20_000
 """Specs remembered between transactions."""
 
 
-class LeasedAtOnce:
-    """Plain jobs of one lane that one claim takes, all as they were enqueued."""
-
-    def __init__(self, queue: str, tenant: str, token: bytes) -> None:
-        self.queue = queue
-        self.tenant = tenant
-        self.token = token
-        self.seqs: list[int] = []
-        self.lie: list[bytes] = []
-        """Where their rows lie."""
-        self.numbers: list[int] = []
-        """Which of the kinds each is."""
-        self.kinds: list[tuple[Ms, bytes]] = []
-        """(deadline, live)."""
-
-    def kind(self, deadline: Ms, live: bytes) -> int:
-        """The number of a kind, which is added if it is new."""
-        if (deadline, live) not in self.kinds:
-            self.kinds.append((deadline, live))
-        return self.kinds.index((deadline, live)) + 1
-
-    def add(self, seq: int, lies: bytes, kind: int) -> None:
-        self.seqs.append(seq)
-        self.lie.append(lies)
-        self.numbers.append(kind)
-
-
-class HotMoves:
-    """What the hot path will write."""
-
-    def __init__(self, running: dict[Ref, Job]) -> None:
-        self.running = running
-        """Running jobs as they will be; shared with the tables."""
-        self.clear()
-
-    def clear(self) -> None:
-        self.leased: dict[tuple[str, str, bytes], list[Row]] = defaultdict(list)
-        """(queue, tenant, token) → the plain jobs without expiry taken there, in order.
-
-        Each is (*turn, deadline, live, version).
-        """
-        self.taken: list[Row] = []
-        """Jobs of groups that were taken: (seq, queue, tenant, group, token, deadline, live, version)."""
-        self.left: list[Row] = []
-        """Where they stood in `ready`."""
-        self.succeeded: dict[tuple[int, bytes], list[int]] = defaultdict(list)
-        """(version, live) → the jobs that end with them."""
-        self.out_of_order: list[Row] = []
-        """Jobs of groups that succeeded, as `drop_in_order` wants them."""
-        self.results: list[Row] = []
-        self.at_once: LeasedAtOnce | None = None
-        """A claim from one lane that took nothing else."""
-
-
 class SqlTables(ABC):
     """What the model remembers, as one transaction sees it."""
 
@@ -100,8 +45,8 @@ class SqlTables(ABC):
         self._tenant_configs: dict[str, TenantConfig] = {}
         self._payloads: dict[Ref, bytes] = {}
         self._specs: dict[int, Spec] = {}
-        self._running: dict[Ref, Job] = {}
-        self.hot = HotMoves(self._running)
+        self.running: dict[Ref, Job] = {}
+        """Jobs that this process saw to run, as they are."""
 
     # Running statements
 
@@ -181,7 +126,7 @@ class SqlTables(ABC):
 
     def recent(self, refs: Sequence[Ref]) -> dict[Ref, Job]:
         """Jobs as this process last saw them run, the others as they are."""
-        running = self._running
+        running = self.running
         found = {ref: job for ref in refs if (job := running.get(ref)) is not None}
         if len(found) < len(refs):
             found.update(SqlTables.jobs(self, [ref for ref in refs if ref not in found]))
@@ -407,7 +352,7 @@ class SqlTables(ABC):
     def restore(self, kind: str, value: Any) -> None:
         restore(self, kind, value)
         self._specs.clear()
-        self._running.clear()
+        self.running.clear()
         if kind == "document":
             self.run("touch_config")
             self._forget_config()

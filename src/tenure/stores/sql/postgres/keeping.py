@@ -20,12 +20,11 @@ from tenure.domain.model.tables import DocumentKey
 from tenure.domain.names import DAY, Ms
 from tenure.domain.states import TERMINAL, State
 from tenure.stores import records
-from tenure.stores.sql import rows
+from tenure.stores.sql import bulk, rows
 from tenure.stores.sql.places import places
 from tenure.stores.sql.postgres import modes
 from tenure.stores.sql.postgres.place import Overtaken
 from tenure.stores.sql.rows import Row
-from tenure.stores.sql.tables import HotMoves
 from tenure.stores.ways import Way
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def keep(tables: "PostgresTables", unit: Unit) -> tuple[Meta, bool]:
     """Sends everything; the store's numbers as they then are, and whether the configuration changed."""
     if (tables.new_claim and _lease_at_once(tables, unit)) or finish_at_once(tables, unit):
         return tables.meta(), False
-    _keep_hot(tables, tables.hot, unit.now)
+    _keep_bulk(tables, unit)
     _keep_jobs(tables, unit)
     _keep_bindings(tables, unit)
     _keep_documents(tables, unit)
@@ -76,7 +75,7 @@ def _keep_jobs(tables: "PostgresTables", unit: Unit) -> None:
     added: list[Job] = []
     left: Rows = defaultdict(list)
     written: Rows = defaultdict(list)
-    running = tables.hot.running
+    running = tables.running
     for ref, job in sorted(unit.after.items()):
         before = unit.before[ref]
         if job.state is State.RUNNING:
@@ -167,42 +166,31 @@ def _drop(tables: "PostgresTables", left: Rows) -> None:
             tables.pipeline.exactly(f"drop_{table}", gone)
 
 
-def _keep_hot(tables: "PostgresTables", hot: HotMoves, now: Ms) -> None:
-    leased = [
-        (seq, queue, tenant, "", token, deadline, live, version)
-        for (queue, tenant, token), taken in hot.leased.items()
-        for _, _, seq, deadline, live, version in taken
-    ]
-    _take_from_line(tables, hot)
-    put_running(tables, leased + hot.taken)
-    if hot.succeeded:
-        ended = sorted((seq, version, live) for (version, live), seqs in hot.succeeded.items() for seq in seqs)
+def _keep_bulk(tables: "PostgresTables", unit: Unit) -> None:
+    bulk.remember(unit, tables.running)
+    _take_from_line(tables, [job for leased in unit.leased for job in leased.jobs])
+    put_running(tables, [(*row, leased.jobs[0].version) for leased in unit.leased for row in bulk.running_rows(leased)])
+    if unit.succeeded:
+        ended = sorted((seq, version, live) for (version, live), seqs in bulk.ends(unit).items() for seq in seqs)
         column = tables.pipeline.column
         numbers, versions = [row[0] for row in ended], [row[1] - 1 for row in ended]
         tables.run("end_running", column("bigint", numbers), column("bigint", versions))
-        day = now // DAY
+        day = unit.now // DAY
         put_finished(tables, [(seq, day, "succeeded", live, version) for seq, version, live in ended])
-    tables.many("drop_in_order", hot.out_of_order)
-    tables.many("put_result", hot.results)
-    hot.clear()
+        tables.many("drop_in_order", bulk.out_of_order(unit))
+        tables.many("put_result", bulk.result_rows(unit))
 
 
-def _take_from_line(tables: "PostgresTables", hot: HotMoves) -> None:
+def _take_from_line(tables: "PostgresTables", taken: list[Job]) -> None:
     """Most rows were locked when they were read, and lie where they lay."""
     lying = tables.lying
     known: list[Row] = []
     keys: list[Row] = []
-    for (queue, tenant, _), taken in hot.leased.items():
-        for prio_neg, run_at, seq, _, _, version in taken:
-            if seq in lying:
-                known.append((lying[seq],))
-            else:
-                keys.append((queue, tenant, "", prio_neg, run_at, seq, version - 1))
-    for key, row in zip(hot.left, hot.taken, strict=True):
-        if row[0] in lying:
-            known.append((lying[row[0]],))
+    for job in taken:
+        if job.spec.seq in lying:
+            known.append((lying[job.spec.seq],))
         else:
-            keys.append((*key, row[7] - 1))
+            keys.append((*bulk.ready_key(job), job.version - 1))
     tables.pipeline.exactly("take_ready", known)
     tables.pipeline.exactly("drop_ready", keys)
 
@@ -212,36 +200,32 @@ def _lease_at_once(tables: "PostgresTables", unit: Unit) -> bool:
 
     Most of its jobs are alike but for their numbers: each says which of the few kinds it is.
     """
-    hot, column = tables.hot, tables.pipeline.column
-    changed = (unit.after, unit.buckets, unit.positions, hot.taken, hot.succeeded, hot.out_of_order, hot.results)
-    if any(changed) or not (hot.leased or hot.at_once):
+    column, lying = tables.pipeline.column, tables.lying
+    if unit.after or unit.buckets or unit.positions or unit.succeeded or not unit.leased:
         return False
-    kinds: dict[tuple[Any, ...], int] = {}
+    kinds: dict[Row, int] = {}
     seqs: list[int] = []
-    lie: list[bytes] = []
     numbers: list[int] = []
-    if hot.at_once is not None:
-        lone = hot.at_once
-        token, seqs, lie, numbers = lone.token, lone.seqs, lone.lie, lone.numbers
-        kinds = {(lone.queue, lone.tenant, *kind, 2, False): 0 for kind in lone.kinds}
-    else:
-        lying = tables.lying
-        token = next(iter(hot.leased))[2]
-        for (queue, tenant, _), taken in hot.leased.items():
-            limited = tables.rules(tenant, queue).limit is not None
-            for _, _, seq, deadline, live, version in taken:
-                if seq not in lying:
-                    return False
-                seqs.append(seq)
-                lie.append(lying[seq])
-                numbers.append(kinds.setdefault((queue, tenant, deadline, live, version, limited), len(kinds) + 1))
+    for leased in unit.leased:
+        first = leased.jobs[0]
+        _, queue, tenant, group, _, deadline, live = rows.running_row(first)
+        if group:
+            return False
+        kind = (queue, tenant, deadline, live, first.version, tables.rules(tenant, queue).limit is not None)
+        number = kinds.setdefault(kind, len(kinds) + 1)
+        numbers += [number] * len(leased.jobs)
+        seqs += [job.spec.seq for job in leased.jobs]
+    if not lying.keys() >= set(seqs):
+        return False
+    lie = [lying[seq] for seq in seqs]
+    bulk.remember(unit, tables.running)
     queues, tenants, deadlines, lives, versions, limits = zip(*kinds, strict=True)
     tables.ways.took(Way.CLAIM_KEPT_AT_ONCE)
     tables.run(
         "lease_at_once",
         column("tid", lie),
         len(seqs),
-        token,
+        unit.leased[0].jobs[0].token,
         column("bigint", seqs),
         column("bigint", numbers if len(kinds) > 1 else ()),
         column("text", queues),
@@ -255,7 +239,6 @@ def _lease_at_once(tables: "PostgresTables", unit: Unit) -> bool:
         column("bytea", [encode_events(made) for made in unit.events.values()]),
         unit.now,
     )
-    hot.clear()
     return True
 
 
@@ -264,18 +247,20 @@ def finish_at_once(tables: "PostgresTables", unit: Unit) -> bool:
 
     Most end alike: each says which of the few ends is its own.
     """
-    hot, column = tables.hot, tables.pipeline.column
+    column = tables.pipeline.column
     changed = (unit.after, unit.bindings, unit.documents, unit.edges, unit.letters, unit.slots, unit.cascades)
-    if any(changed) or unit.results or hot.leased or hot.taken or not hot.succeeded:
+    if any(changed) or unit.results or unit.leased or not unit.succeeded:
         return False
     tables.ways.took(Way.SETTLE_KEPT_AT_ONCE)
-    ends = list(hot.succeeded)
-    seqs: Sequence[int] = sorted(hot.succeeded[ends[0]])
+    bulk.remember(unit, tables.running)
+    alike, results, grouped = bulk.ends(unit), bulk.result_rows(unit), bulk.out_of_order(unit)
+    ends = list(alike)
+    seqs: Sequence[int] = sorted(alike[ends[0]])
     numbers: Sequence[int] = ()
     if len(ends) > 1:
-        ended = sorted((seq, number) for number, end in enumerate(ends, 1) for seq in hot.succeeded[end])
+        ended = sorted((seq, number) for number, end in enumerate(ends, 1) for seq in alike[end])
         seqs, numbers = zip(*ended, strict=True)
-    parts = {name for name, given in (("results", hot.results), ("grouped", hot.out_of_order)) if given}
+    parts = {name for name, given in (("results", results), ("grouped", grouped)) if given}
     tables.pipeline.send_part(
         "finish_at_once",
         frozenset(parts),
@@ -287,14 +272,13 @@ def finish_at_once(tables: "PostgresTables", unit: Unit) -> bool:
         column("text", list(unit.events)),
         column("bytea", [encode_events(made) for made in unit.events.values()]),
         unit.now,
-        *_columns(tables, hot.results, ("bigint", "bigint", "bytea", "text")),
-        *_columns(tables, hot.out_of_order, ("text", "text", "text", "bigint")),
+        *_columns(tables, results, ("bigint", "bigint", "bytea", "text")),
+        *_columns(tables, grouped, ("text", "text", "text", "bigint")),
     )
     if tables.flows:
         tables.many("no_children", unit.ended_parents)
     else:
         tables.run("no_flows")
-    hot.clear()
     return True
 
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from tenure.domain.calls import Claim, Claimed, ClaimedJob
 from tenure.domain.job import Job, Spec, Token, as_enqueued, secret_hash
 from tenure.domain.model import Unit
+from tenure.domain.model.bulk import BulkLease
 from tenure.domain.model.claim import lease_for, lone_cursor
 from tenure.domain.model.plain import claims_plainly, ungated
 from tenure.domain.model.tables import Lane
@@ -23,7 +24,6 @@ from tenure.stores.forms import ClaimForm, StoreTimedClaimForm
 from tenure.stores.records import PLAIN_END, spec_of
 from tenure.stores.sql.postgres.place import Unreadable
 from tenure.stores.sql.rows import Row
-from tenure.stores.sql.tables import LeasedAtOnce
 from tenure.stores.ways import Way
 
 if TYPE_CHECKING:
@@ -48,9 +48,7 @@ def claim(tables: "PostgresTables", unit: Unit, request: Claim, lane: Lane, line
     tables.ways.took(Way.CLAIM_LONE)
     jobs: tuple[ClaimedJob, ...] = ()
     if specs:  # else nothing is to be written, not even that nothing happened
-        leasing = _Leasing(tables, unit, request, lane)
-        jobs = tuple(leasing.lease(specs, line))
-        tables.hot.at_once = leasing.written
+        jobs = tuple(_Leasing(tables, unit, request, lane).lease(specs, line))
         tables.place.expect_few(len(jobs) <= FEW and all(row[1].endswith(PLAIN_END) for row in line))
     tables.place.falls_short = len(jobs) < request.n
     cursor = lone_cursor(request.cursor, lane[0], tables.tenant_config(lane[0]).weight or 1, len(jobs))
@@ -90,42 +88,44 @@ class _Leasing:
     """What the jobs of one claim share, and what is to be written of them."""
 
     def __init__(self, tables: "PostgresTables", unit: Unit, request: Claim, lane: Lane) -> None:
+        self._unit = unit
         self._request = request
-        self._tenant, self._queue = lane
+        self._tenant = lane[0]
         self._rules = tables.rules(*lane)
-        self._now = unit.now
-        self._epoch = unit.meta.epoch
         self._token = secret_hash(request.claim_id)
-        self._running = tables.hot.running
-        self._emit = unit.events_of(self._tenant).append
-        self.written = LeasedAtOnce(self._queue, self._tenant, self._token)
+        self._lying = tables.lying
+        self._kinds: dict[tuple[str, Ms | None, Ms | None], tuple[ClaimForm, list[Job]]] = {}
 
     def lease(self, specs: Sequence[Spec], line: Sequence[Row]) -> list[ClaimedJob]:
         """As many as there are specs, which are some. One loop with everything at hand: this is every job's way."""
-        tenant, secret, now, epoch = self._tenant, self._request.claim_id, self._now, self._epoch
-        emit, running, add = self._emit, self._running, self.written.add
+        tenant, secret, now, epoch = self._tenant, self._request.claim_id, self._unit.now, self._unit.meta.epoch
+        emit, lying = self._unit.events_of(tenant).append, self._lying
         jobs: list[ClaimedJob] = []
         of = specs[0]
-        form, kind = self._turn_to(of, line[0])
+        form, leased = self._kind(of, line[0])
         for spec, row in zip(specs, line, strict=False):
             if spec.job_type != of.job_type or spec.lease != of.lease or spec.grace != of.grace:
                 of = spec
-                form, kind = self._turn_to(of, row)
+                form, leased = self._kind(of, row)
             seq, _, _, priority, run_at, _, payload, lies = row[:8]
             id = spec.id
             after = replace(form.like, spec=spec, priority=priority, run_at=run_at)
             emit(form.event(id, now - run_at))
-            running[tenant, id] = after
-            add(seq, lies, kind)
+            lying[seq] = lies
+            leased.append(after)
             jobs.append(ClaimedJob(after, payload, Token(tenant, id, after.lease_seq, secret), epoch))
         return jobs
 
-    def _turn_to(self, spec: Spec, row: Row) -> tuple[ClaimForm, int]:
-        """How the following jobs are leased, which are of another kind: by the first of them; and the kind's number."""
-        lease = lease_for(self._request, spec, self._rules, self._now, self._now)
-        first = as_enqueued(spec, State.PENDING, row[3], row[4])
-        form = ClaimForm(first, Take(self._token, lease), self._now)
-        return form, self.written.kind(lease.deadline, form.live)
+    def _kind(self, spec: Spec, row: Row) -> tuple[ClaimForm, list[Job]]:
+        """How jobs of this type and lease are leased, and those that were."""
+        of = (spec.job_type, spec.lease, spec.grace)
+        if of not in self._kinds:
+            now = self._unit.now
+            lease = lease_for(self._request, spec, self._rules, now, now)
+            first = as_enqueued(spec, State.PENDING, row[3], row[4])
+            self._kinds[of] = (ClaimForm(first, Take(self._token, lease), now), [])
+            self._unit.leased.append(BulkLease(self._kinds[of][1]))
+        return self._kinds[of]
 
 
 # By one statement
@@ -180,7 +180,7 @@ class _Taken:
         self._request, self._now, self._epoch = request, now, epoch
         self._tenant = lane[0]
         self._rules = tables.rules(*lane)
-        self._running = tables.hot.running
+        self._running = tables.running
         self._hash = secret_hash(request.claim_id)
         self._likes: dict[str, Job] = {}
         """By type: what succeeds together shares more than a lease's times (`hot.succeed`)."""

@@ -34,7 +34,7 @@ from tenure.stores.sql.postgres.ring import RING, FrontierRing, Ring
 from tenure.stores.sql.postgres.runners import Runner
 from tenure.stores.sql.query import Listed
 from tenure.stores.sql.rows import Row
-from tenure.stores.sql.tables import HotMoves, SqlTables
+from tenure.stores.sql.tables import SqlTables
 from tenure.stores.ways import Way
 
 PROMOTED_AT_ONCE = 10_000
@@ -55,9 +55,8 @@ class PostgresTables(SqlTables):
         super().__init__(place.ways)
         self.pipeline = Pipeline(runner, place)
         self.place = place
-        self._running = place.running
+        self.running = place.running
         self._specs = place.specs
-        self.hot = HotMoves(self._running)
         self.config = -1
         """The count of configuration changes that was read last; -1 for none."""
         self.version = 0
@@ -93,7 +92,6 @@ class PostgresTables(SqlTables):
         """The transaction is over: what was read in it may not be used in the next."""
         self.pipeline.clear()
         self._payloads.clear()
-        self.hot.clear()
         self.versions: dict[DocumentKey, int] = {}
         """Documents that were read, and the versions they had."""
         self.lived: dict[str, list[str]] = {}
@@ -120,7 +118,7 @@ class PostgresTables(SqlTables):
 
     def forget(self) -> None:
         """The transaction was undone: what was remembered of running jobs and configuration may be wrong."""
-        self._running.clear()
+        self.running.clear()
         self.config = -1
         self._borders.clear()
         if self._frontier is not None:

@@ -12,14 +12,15 @@ from tenure.domain.config import QUEUE, TENANT
 from tenure.domain.event import encode_events
 from tenure.domain.job import Edge, Job, Ref
 from tenure.domain.model import FinishedBatch, Meta, Unit
+from tenure.domain.model.bulk import BulkLease
 from tenure.domain.model.tables import Lane
 from tenure.domain.names import DAY, Ms
 from tenure.domain.states import TERMINAL, State
 from tenure.stores import records
-from tenure.stores.sql import rows, statements
+from tenure.stores.sql import bulk, rows, statements
 from tenure.stores.sql.places import KEYS, key_of, moved, places
 from tenure.stores.sql.rows import Row
-from tenure.stores.sql.tables import HotMoves, SqlTables
+from tenure.stores.sql.tables import SqlTables
 from tenure.stores.ways import Ways
 
 SQL = {name: statement.text for name, statement in statements.load(__package__ or "", statements.sqlite).items()}
@@ -49,7 +50,7 @@ class SqliteTables(SqlTables):
         version = self.connection.execute("PRAGMA data_version").fetchone()[0]
         if rolled_back or version != self._data_version:
             self._data_version = version
-            self._running.clear()
+            self.running.clear()
         *numbers, self._promoted, config = self.row("meta")
         self._meta = Meta(numbers[0], numbers[1], numbers[2], bool(numbers[3]), bool(numbers[4]), *numbers[5:])
         if config != self._config or rolled_back:
@@ -57,7 +58,6 @@ class SqliteTables(SqlTables):
             self._config = config
         self._payloads.clear()
         self._held = None
-        self.hot.clear()
         return self._meta
 
     # Running statements
@@ -156,7 +156,7 @@ class SqliteTables(SqlTables):
         if not unit.wrote:
             return
         self._held = None
-        self._keep_hot(self.hot, unit.now)
+        self._keep_bulk(unit)
         self._keep_jobs(unit)
         self._keep_map("binding", unit.bindings, lambda key, binding: (*key, *rows.binding_row(binding)))
         self._keep_map("edge", unit.edges, lambda _, edge: rows.edge_row(edge))
@@ -174,7 +174,7 @@ class SqliteTables(SqlTables):
         self._keep_meta(unit)
 
     def _keep_jobs(self, unit: Unit) -> None:
-        now, running = unit.now, self._running
+        now, running = unit.now, self.running
         added: list[Job] = []
         writes: dict[str, list[Row]] = defaultdict(list)
         left: dict[str, list[Row]] = defaultdict(list)
@@ -217,39 +217,48 @@ class SqliteTables(SqlTables):
         elif turn != (before.priority, before.run_at):
             writes["save_turn"].append((*turn, job.spec.seq))
 
-    def _keep_hot(self, hot: HotMoves, now: Ms) -> None:
-        for (queue, tenant, token), taken in hot.leased.items():
-            if taken:
-                self._lease(queue, tenant, token, taken, now)
-        if hot.taken:
-            self.many("put_running", [row[:7] for row in hot.taken])
-            self.many("drop_ready", hot.left)
-        if hot.succeeded:
-            self._finish(hot, now // DAY)
-        if hot.out_of_order:
-            self.many("drop_in_order", hot.out_of_order)
-        if hot.results:
-            self.many("put_result", hot.results)
-        hot.clear()
+    def _keep_bulk(self, unit: Unit) -> None:
+        if not (unit.leased or unit.succeeded):
+            return
+        bulk.remember(unit, self.running)
+        grouped: list[BulkLease] = []
+        lanes: dict[tuple[str, str], list[BulkLease]] = defaultdict(list)
+        for leased in unit.leased:
+            spec = leased.jobs[0].spec
+            (lanes[spec.queue, spec.tenant] if spec.group is None else grouped).append(leased)
+        for lane, taken in lanes.items():
+            self._lease(*lane, taken, unit.now)
+        if grouped:
+            self._lease_each(grouped)
+        if unit.succeeded:
+            self._finish(bulk.ends(unit), unit.now // DAY)
+            self.many("drop_in_order", bulk.out_of_order(unit))
+            self.many("put_result", bulk.result_rows(unit))
 
-    def _lease(self, queue: str, tenant: str, token: bytes, taken: list[Row], now: Ms) -> None:
+    def _lease(self, queue: str, tenant: str, taken: list[BulkLease], now: Ms) -> None:
         """Moves jobs from a lane's line to `running`: all at once when nothing tells them apart there."""
-        *last, deadline, live, _ = taken[-1]
-        if len(taken) == 1 or any(row[4] != live for row in taken):
-            self.many("put_running", [(row[2], queue, tenant, "", token, row[3], row[4]) for row in taken])
-            left = self._many_changed("drop_ready", [(queue, tenant, "", *row[:3]) for row in taken])
+        count = sum(len(leased.jobs) for leased in taken)
+        first, *others = [rows.running_row(leased.jobs[0])[1:] for leased in taken]
+        if count == 1 or any(other != first for other in others):
+            left = self._lease_each(taken)
         else:
+            last = max(bulk.ready_key(leased.jobs[-1])[3:] for leased in taken)
             lane = (queue, tenant, *last, now)
-            self.connection.execute(SQL["lease_range"], (*lane, token, deadline, live))
+            self.connection.execute(SQL["lease_range"], (*lane, *first[3:]))
             left = self.connection.execute(SQL["leave_range"], lane).rowcount
-        if left != len(taken):
-            raise AssertionError(f"{left} jobs left the line of {tenant}, {queue}, not {len(taken)}")
+        if left != count:
+            raise AssertionError(f"{left} jobs left the line of {tenant}, {queue}, not {count}")
 
-    def _finish(self, hot: HotMoves, day: int) -> None:
+    def _lease_each(self, taken: list[BulkLease]) -> int:
+        """How many left the line."""
+        self.many("put_running", [row for leased in taken for row in bulk.running_rows(leased)])
+        return self._many_changed("drop_ready", [bulk.ready_key(job) for leased in taken for job in leased.jobs])
+
+    def _finish(self, ends: bulk.Ends, day: int) -> None:
         """Moves jobs from `running` to `finished`, those together that nothing tells apart there."""
         ended: list[int] = []
         single: list[Row] = []
-        for (_, live), seqs in hot.succeeded.items():
+        for (_, live), seqs in ends.items():
             ended += seqs
             if len(seqs) < 2:
                 single += [(seq, day, "succeeded", live) for seq in seqs]
