@@ -5,12 +5,14 @@ from collections import defaultdict
 from tenure.domain.job import Job, Ref
 from tenure.domain.model import Unit
 from tenure.domain.model.bulk import BulkLease
+from tenure.domain.states import State
 from tenure.stores import records
 from tenure.stores.sql import rows
 from tenure.stores.sql.rows import Row
 
 Ends = dict[tuple[int, bytes], list[int]]
-"""(version, live) → the arrival numbers of the jobs that end with them."""
+"""(version, live) → the arrival numbers of the jobs that succeeded so."""
+SUCCEEDED = rows.STATE_NAMES[State.SUCCEEDED]
 
 
 def remember(unit: Unit, running: dict[Ref, Job]) -> None:

@@ -176,7 +176,7 @@ def _keep_bulk(tables: "PostgresTables", unit: Unit) -> None:
         numbers, versions = [row[0] for row in ended], [row[1] - 1 for row in ended]
         tables.run("end_running", column("bigint", numbers), column("bigint", versions))
         day = unit.now // DAY
-        put_finished(tables, [(seq, day, "succeeded", live, version) for seq, version, live in ended])
+        put_finished(tables, [(seq, day, bulk.SUCCEEDED, live, version) for seq, version, live in ended])
         tables.many("drop_in_order", bulk.out_of_order(unit))
         tables.many("put_result", bulk.result_rows(unit))
 

@@ -261,7 +261,7 @@ class SqliteTables(SqlTables):
         for (_, live), seqs in ends.items():
             ended += seqs
             if len(seqs) < 2:
-                single += [(seq, day, "succeeded", live) for seq in seqs]
+                single += [(seq, day, bulk.SUCCEEDED, live) for seq in seqs]
             else:
                 self.connection.execute(SQL["finish_alike"], (rows.json_text(seqs), day, live))
         if single:
