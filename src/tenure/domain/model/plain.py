@@ -1,6 +1,6 @@
-"""What is plain: calls that change nothing but the job that they name, so that many of them can be answered at once.
+"""What is plain: calls that change nothing but the job that they name, so that a store may answer many at once.
 
-Everything else goes by the model, one job after the other. Stores with shorter ways ask here which they may take.
+All other calls go by the model, one job after the other.
 """
 
 from tenure.domain.config import QueueRules, TenantConfig

@@ -1,11 +1,10 @@
-"""The hot path: claims and successes without the model's general machinery.
+"""The hot path: claims and successes of plain jobs in bulk.
 
-Nine calls in ten are these two. Here they go from row to row with no intermediate records; whatever is out of the
-ordinary (an expiry, parents, children, a refusal, any other outcome) takes the model's path, the whole batch with it
-where that matters. What this writes must equal what the model would have written to the byte: lockstep compares them.
-
-Jobs that were as enqueued when one claim took them differ in nothing but what never changes, so whole batches share one
-encoding and one statement.
+Nine calls in ten are these two. Jobs that were as enqueued when one claim took them differ in spec, priority and run_at
+alone: the model moves the first of each kind, and the others are written by its form (`stores/forms.py`), so that whole
+batches share one encoding and one statement. A plain job that was claimed before is moved by the transition table, and
+written in bulk all the same. Jobs that aren't plain (`domain/model/plain.py`) take the model's path; a batch of
+settlements with one of these does so as a whole.
 """
 
 from collections.abc import Sequence
@@ -32,7 +31,7 @@ _SUCCEEDED = Settled(State.SUCCEEDED)
 
 
 def claim(unit: Unit, request: Claim) -> Claimed | Refused:
-    """The model's claim, its plain jobs leased by the short way."""
+    """The model's claim, with plain jobs leased in bulk."""
     return model.claim(unit, request, lease=_lease)
 
 
@@ -93,7 +92,7 @@ class _Leasing:
 
 
 def settle(unit: Unit, settlements: Sequence[Settle]) -> list[Settled | Refused]:
-    """Successes of plain jobs by the short way, if the batch is nothing else; by the model's otherwise."""
+    """Successes in bulk, if all items of the batch are plain; else by the model."""
     jobs = plain(unit, settlements)
     if jobs is not None:
         return succeed(unit, jobs, settlements)
@@ -102,7 +101,7 @@ def settle(unit: Unit, settlements: Sequence[Settle]) -> list[Settled | Refused]
 
 
 def plain(unit: Unit, settlements: Sequence[Settle]) -> list[Job] | None:
-    """The jobs of a batch in which every item is an acceptable success with no consequences but its own."""
+    """The jobs of a batch in which every item is a success that is accepted and ends its own job only; else None."""
     refs: list[Ref] = []
     for one in settlements:
         outcome, token = one.outcome, one.token
