@@ -1,6 +1,7 @@
 """Plans are guarded: no hot statement may fall back to reading a whole table."""
 
 import asyncio
+import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tenure.stores.sql.sqlite import SqliteStore
-from tenure.stores.sql.sqlite.tables import SQL
+from tenure.stores.sql.sqlite.tables import ORDER, SQL
 
 SCANNED = {
     "lost": {"running"},  # as many rows as workers have slots
@@ -56,10 +57,7 @@ def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Con
 
 
 def scans(connection: sqlite3.Connection, statement: str) -> set[str]:
-    values = [None] * (statement.count("?") if "?1" not in statement else 9)
-    numbered = {int(part[0]) for part in statement.split("?")[1:] if part[:1].isdigit()}
-    values = values[: max(numbered)] if numbered else values
-    plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()
+    plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", [None] * statement.count("?")).fetchall()
     return {row[3].split()[1] for row in plan if row[3].startswith("SCAN")} - IGNORED
 
 
@@ -70,3 +68,9 @@ def test_no_statement_reads_a_whole_table(connection: sqlite3.Connection, name: 
         connection.execute("ANALYZE")  # of an empty store: the worst advice a planner can get
     purging = {"purging"} if name.startswith(("purg",)) else set()
     assert scans(connection, SQL[name]) <= SCANNED.get(name, set()) | purging
+
+
+def test_no_mark_has_a_number() -> None:
+    """Python 3.12.0 to 3.12.3 takes `?1` for a name, and warns of values that come in order."""
+    assert [name for name, text in SQL.items() if re.search(r"\?\d", text)] == []
+    assert ORDER["finish_alike"](("a", "b", "c")) == ("b", "c", "a")

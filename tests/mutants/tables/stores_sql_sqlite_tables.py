@@ -51,7 +51,7 @@ MUTANTS = (
             ),
             Edit(
                 "SqliteTables._lease",
-                'self.connection.execute(SQL["lease_range"], (*lane, *first[3:]))\n        left',
+                'self.run("lease_range", *lane, *first[3:])\n        left',
                 "left",
             ),
         ),
@@ -200,7 +200,7 @@ MUTANTS = (
         edits=(
             Edit(
                 "SqliteTables._finish",
-                'self.connection.execute(SQL["finish_alike"], (rows.json_text(seqs), day, live))',
+                'self.run("finish_alike", rows.json_text(seqs), day, live)',
                 "pass",
             ),
         ),

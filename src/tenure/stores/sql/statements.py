@@ -29,6 +29,8 @@ import msgspec
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _MANY = re.compile(r"@(keys|rows|each)\(([^)]*)\)")
 _FIND = re.compile(r"@find\((\S+) AS (\w+): ([^)]*)\)")
+_COMMENT = re.compile(r"--[^\n]*")
+_MARK = re.compile(r"\?(\d*)")
 _MOMENT = re.compile(r"@moment\((\$\d+), (\$\d+)\)")
 _NOW = re.compile(r"@now\((\$\d+)\)")
 _NEWS = re.compile(r"@news\((\S+): ([^)]*)\)")
@@ -63,6 +65,8 @@ class Statement(msgspec.Struct, frozen=True):
     types: tuple[str, ...] = ()
     exact: str = ""
     """The same, failing (with a division by zero) unless it changes as many rows as its last parameter says."""
+    order: tuple[int, ...] = ()
+    """Which parameter each mark stands for, where that isn't simply one after the other."""
 
 
 Dialect = Callable[[str], Statement]
@@ -98,7 +102,16 @@ def sqlite(text: str) -> Statement:
     for at, (name, _) in enumerate(keys):
         text = text.replace(f"want.{name}", f"json_extract(want.value, '$[{at}]')")
     text = _MANY.sub(many, text).replace("tenure.", "")
-    return Statement(re.sub(r"\$(\d+)", r"?\1", text))
+    return _unnumbered(re.sub(r"\$(\d+)", r"?\1", text))
+
+
+def _unnumbered(text: str) -> Statement:
+    """The same with marks that have no numbers: Python 3.12.0 to 3.12.3 warns of `?1` as of a name (gh-117995)."""
+    order: list[int] = []
+    text = _COMMENT.sub("", text)
+    for found in _MARK.finditer(text):
+        order.append(int(found[1]) - 1 if found[1] else max(order, default=-1) + 1)
+    return Statement(_MARK.sub("?", text), order=() if order == [*range(len(order))] else tuple(order))
 
 
 def _walked(indexes: list[str]) -> str:

@@ -4,6 +4,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from operator import itemgetter
 from typing import Any
 
 from msgspec.structs import astuple, replace
@@ -23,7 +24,10 @@ from tenure.stores.sql.rows import Row
 from tenure.stores.sql.tables import SqlTables
 from tenure.stores.ways import Ways
 
-SQL = {name: statement.text for name, statement in statements.load(__package__ or "", statements.sqlite).items()}
+_STATEMENTS = statements.load(__package__ or "", statements.sqlite)
+SQL = {name: statement.text for name, statement in _STATEMENTS.items()}
+ORDER = {name: itemgetter(*statement.order) for name, statement in _STATEMENTS.items() if statement.order}
+"""What makes a statement's values of its parameters, where they aren't the same."""
 
 PROMOTED_AT_ONCE = 10_000
 """Jobs of a queue that one claim moves to `ready`: a flood of due jobs must not stall a claim for seconds."""
@@ -63,23 +67,31 @@ class SqliteTables(SqlTables):
     # Running statements
 
     def all(self, name: str, *values: Any) -> list[Row]:
-        return self.connection.execute(SQL[name], values).fetchall()
+        return self._done(name, values).fetchall()
 
     def of(self, name: str, keys: Sequence[Any]) -> list[Row]:
         """Lists of keys come as one JSON array, so that a batch is one statement."""
-        return self.connection.execute(SQL[name], (rows.json_text(keys),)).fetchall()
+        return self._done(name, (rows.json_text(keys),)).fetchall()
 
     def many(self, name: str, values: Iterable[Row]) -> None:
-        self.connection.executemany(SQL[name], values)
+        self._done_for_each(name, values)
 
     def _many_changed(self, name: str, values: Iterable[Row]) -> int:
-        return self.connection.executemany(SQL[name], values).rowcount
+        return self._done_for_each(name, values).rowcount
 
     def run(self, name: str, *values: Any) -> None:
-        self.connection.execute(SQL[name], values)
+        self._done(name, values)
 
     def _changed(self, name: str, *values: Any) -> int:
-        return self.connection.execute(SQL[name], values).rowcount
+        return self._done(name, values).rowcount
+
+    def _done(self, name: str, values: tuple[Any, ...]) -> sqlite3.Cursor:
+        order = ORDER.get(name)
+        return self.connection.execute(SQL[name], values if order is None else order(values))
+
+    def _done_for_each(self, name: str, values: Iterable[Row]) -> sqlite3.Cursor:
+        order = ORDER.get(name)
+        return self.connection.executemany(SQL[name], values if order is None else map(order, values))
 
     def stream(self, sql: str, values: Sequence[Any]) -> sqlite3.Cursor:
         return self.connection.execute(sql.replace("tenure.", ""), values)
@@ -244,7 +256,7 @@ class SqliteTables(SqlTables):
         else:
             last = max(bulk.ready_key(leased.jobs[-1])[3:] for leased in taken)
             lane = (queue, tenant, *last, now)
-            self.connection.execute(SQL["lease_range"], (*lane, *first[3:]))
+            self.run("lease_range", *lane, *first[3:])
             left = self.connection.execute(SQL["leave_range"], lane).rowcount
         if left != count:
             raise AssertionError(f"{left} jobs left the line of {tenant}, {queue}, not {count}")
@@ -263,7 +275,7 @@ class SqliteTables(SqlTables):
             if len(seqs) < 2:
                 single += [(seq, day, bulk.SUCCEEDED, live) for seq in seqs]
             else:
-                self.connection.execute(SQL["finish_alike"], (rows.json_text(seqs), day, live))
+                self.run("finish_alike", rows.json_text(seqs), day, live)
         if single:
             self.many("put_finished", single)
         self.connection.execute(SQL["end_running"], (rows.json_text(ended),))
