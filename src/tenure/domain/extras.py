@@ -9,6 +9,7 @@ class Extra(StrEnum):
     BLOBS = "blobs"
     DJANGO = "django"
     POSTGRES = "postgres"
+    REDIS = "redis"
     SPARK = "spark"
     ZSTD = "zstd"
 

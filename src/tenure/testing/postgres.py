@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -12,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+
+from tenure.testing.ports import free_port
 
 ADDRESS = "TENURE_TEST_POSTGRES"
 """The environment's server for tests; without it each run starts one of its own."""
@@ -57,7 +58,7 @@ class PostgresServer:
     ) -> None:
         self._settings = FAST if settings is None else settings
         self.folder = Path(tempfile.mkdtemp(prefix="tenure-postgres-"))
-        self.port = _free_port()
+        self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
         self._binaries = find_binaries() if binaries is None else binaries
         if _USER is not None:
@@ -199,9 +200,3 @@ def _alive(pid: int) -> bool:
 
 def _at(port: int) -> tuple[str, ...]:
     return ("-h", "127.0.0.1", "-p", str(port), "-U", "tenure")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
