@@ -14,7 +14,7 @@ from tenure.domain.errors import InvalidValue, NotReady
 from tenure.stores.redis.client import Client, ClientSettings, Connection, connect
 from tenure.stores.redis.client.errors import ClientClosed, Garbled, NotSent, ServerError, TimedOut, Unanswered
 from tenure.testing.valkey import ValkeyServer
-from tests.stores.resp import Wire, pushed, tiny, written
+from tests.stores.resp import Wire, pushed, tiny, turn, written
 
 T = TypeVar("T")
 
@@ -57,12 +57,6 @@ async def on_wire(settings: ClientSettings = OFF_LINE, **how: Any) -> AsyncItera
         await connection.close()
 
 
-async def turn() -> None:
-    """Everything that is due in the loop has been done."""
-    for _ in range(3):
-        await asyncio.sleep(0)
-
-
 def calling(connection: Connection, *args: Any, **how: Any) -> "asyncio.Task[Any]":
     return asyncio.get_running_loop().create_task(connection.call(*args, **how))
 
@@ -71,8 +65,8 @@ class TestReplies:
     def test_ten_thousand_calls_of_two_hundred_tasks_get_their_own(self, server: ValkeyServer) -> None:
         async def caller(client: Client, number: int) -> None:
             chance = random.Random(number)
-            for turn in range(50):
-                text = f"{number}-{turn}-{'x' * chance.choice((1, 10, 100, 5_000))}".encode()
+            for step in range(50):
+                text = f"{number}-{step}-{'x' * chance.choice((1, 10, 100, 5_000))}".encode()
                 if chance.random() < 0.1:
                     with pytest.raises(ServerError) as raised:
                         await client.call("EVAL", "return redis.error_reply(ARGV[1])", 0, b"MINE " + text)

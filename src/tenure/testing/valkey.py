@@ -105,10 +105,11 @@ class ValkeyServer:
             time.sleep(0.005)
 
     def _answers(self) -> bool:
-        """Whether it serves commands: one that wants a password first does too, one that still loads doesn't."""
+        """Whether it answers commands, be it with a refusal: one that still loads its data doesn't."""
         with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1) as client:
             client.sendall(b"PING\r\n")
-            return client.recv(64).startswith((b"+PONG", b"-NOAUTH", b"-NOPERM"))
+            said = client.recv(64)
+            return said != b"" and not said.startswith(b"-LOADING")
         return False
 
     def _said(self) -> str:

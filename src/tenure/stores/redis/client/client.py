@@ -146,10 +146,20 @@ class Client:
         return NotReady("the client isn't open: use it inside `async with Client(…)`, or call open() first")
 
     def _tell(self, outcome: Connection | Exception) -> None:
-        """Wakes the calls that wait for a connection."""
-        attempt = self._attempt
-        if attempt is not None and not attempt.done():
+        """Wakes the calls that wait for a connection. Those that come from now on wait for the next attempt."""
+        attempt, self._attempt = self._attempt, asyncio.get_running_loop().create_future()
+        if attempt is not None:
             attempt.set_result(outcome)
+
+    def _use(self, connection: Connection) -> None:
+        """All calls go over it, until it ends."""
+        if connection.is_open:
+            self._connection = connection
+            connection.on_end = self._drop
+        self._tell(connection)
+
+    def _drop(self) -> None:
+        self._connection = None
 
     async def _keep(self) -> None:
         """Connects, and again whenever the connection breaks."""
@@ -163,12 +173,9 @@ class Client:
                 failures += 1
             else:
                 began = loop.time()
-                self._connection = connection
-                self._tell(connection)
+                self._use(connection)
                 await connection.lost()
-                self._connection = None
                 failures = 0 if loop.time() - began >= STABLE_SECONDS else failures + 1
-            self._attempt = loop.create_future()
             if failures:
                 await asyncio.sleep(self._delay(failures))
 

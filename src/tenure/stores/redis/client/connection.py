@@ -90,6 +90,8 @@ class Connection(asyncio.Protocol):
         self._gone: NotSent | None = None
         """Why it is gone."""
         self._ended: asyncio.Future[None] = self._loop.create_future()
+        self.on_end: Callable[[], object] | None = None
+        """Called in the very moment it is gone, before anybody else learns of it."""
         self._socket_closed: asyncio.Future[None] = self._loop.create_future()
         self.server: dict[bytes, Any] = {}
         """What the server said of itself: server, version, id of this connection, mode, role."""
@@ -312,6 +314,8 @@ class Connection(asyncio.Protocol):
             return
         said = f"{self._settings.shown}: {why}"
         self._gone = unsent(said)
+        if self.on_end is not None:
+            self.on_end()
         if self._timer is not None:
             self._timer.cancel()
         for request in self._on_way:

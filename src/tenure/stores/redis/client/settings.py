@@ -88,6 +88,8 @@ class ClientSettings:
         if "#" in rest:
             raise InvalidValue("url: write # as %23")
         place, _, query = rest.partition("?")
+        if "@" in query:  # what stands before it may be the end of a password
+            raise InvalidValue("url: there is an @ behind the ?; in a password write ? as %3F, in an option @ as %40")
         given = _options(query, OPTIONS + (TLS_OPTIONS if scheme in SECURE else ()))
         login, at, place = place.rpartition("@")
         values: dict[str, Any] = _login(login) if at else {}
@@ -183,16 +185,12 @@ def tls_context(options: Mapping[str, Any]) -> ssl.SSLContext:
     return context
 
 
-_WORD = re.compile("[A-Za-z_]{1,40}")
-
-
 def _options(query: str, known: tuple[str, ...]) -> dict[str, str]:
     given: dict[str, str] = {}
     for option in filter(None, query.split("&")):
         name, equals, text = option.partition("=")
         if name not in known:
-            shown = repr(name) if _WORD.fullmatch(name) else "…"  # it may be the end of a password with a ? in it
-            raise InvalidValue(f"url: unknown option {shown}; known are {', '.join(known)}")
+            raise InvalidValue(f"url: unknown option {name!r:.40}; known are {', '.join(known)}")
         if not equals or not text:
             raise InvalidValue(f"url: give the option {name} a value, as in ?{name}=…")
         if name in given:
