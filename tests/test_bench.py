@@ -291,3 +291,10 @@ def test_a_check_of_the_records_names_what_is_broken_or_missing_and_what_is_old(
     assert capsys.readouterr().out.startswith("BROKEN    broken\n")
     assert check("missing", "kept") == 1
     assert capsys.readouterr().out.startswith("NOT SHOWN missing\n")
+
+
+def test_the_redis_client_is_measured_beside_a_peer() -> None:
+    command = [sys.executable, "-m", "bench.redis_client", "--small"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count(" × |") == 6

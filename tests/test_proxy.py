@@ -104,3 +104,23 @@ def test_nobody_gets_in_while_it_refuses(proxy: FaultProxy) -> None:
             assert said(old, b"still here") == b"still here"
         with proxy.away():
             assert old.recv(1_000) == b""
+
+
+def test_a_connection_that_is_cut_while_the_proxy_connects_leaves_nothing_behind(
+    proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = socket.create_connection
+    came = threading.Event()
+
+    def cut_first(address: tuple[str, int]) -> socket.socket:
+        proxy.cut_all()
+        came.set()
+        return connect(address)
+
+    monkeypatch.setattr(socket, "create_connection", cut_first)
+    with socket.socket() as client:
+        client.connect(("127.0.0.1", proxy.port))
+        assert came.wait(30)
+    for thread in threading.enumerate():
+        if thread.name == "fault-proxy" and thread is not proxy._thread:
+            thread.join()

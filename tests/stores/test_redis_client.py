@@ -3,12 +3,13 @@
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
+import uvloop
 
 from tenure.domain.errors import InvalidValue, NotReady
 from tenure.stores.redis.client import Client, ClientSettings, Connection, connect
@@ -23,7 +24,16 @@ OFF_LINE = ClientSettings(path="/nowhere")
 """For connections over a `Wire`."""
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
+Loop = Callable[[], asyncio.AbstractEventLoop]
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture(params=LOOPS)
+def loop(request: pytest.FixtureRequest) -> Loop:
+    return LOOPS[request.param]
+
+
+def run(work: Coroutine[Any, Any, T], loop: Loop = asyncio.new_event_loop) -> T:
     """Runs it, and looks whether it left a task behind."""
 
     async def watched() -> T:
@@ -31,7 +41,8 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         assert asyncio.all_tasks() == {asyncio.current_task()}
         return result
 
-    return asyncio.run(watched())
+    with asyncio.Runner(loop_factory=loop) as runner:
+        return runner.run(watched())
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +73,7 @@ def calling(connection: Connection, *args: Any, **how: Any) -> "asyncio.Task[Any
 
 
 class TestReplies:
-    def test_ten_thousand_calls_of_two_hundred_tasks_get_their_own(self, server: ValkeyServer) -> None:
+    def test_ten_thousand_calls_of_two_hundred_tasks_get_their_own(self, server: ValkeyServer, loop: Loop) -> None:
         async def caller(client: Client, number: int) -> None:
             chance = random.Random(number)
             for step in range(50):
@@ -78,7 +89,7 @@ class TestReplies:
             async with Client(server.url) as client:
                 await asyncio.gather(*(caller(client, number) for number in range(200)))
 
-        run(work())
+        run(work(), loop)
 
     def test_a_pipeline_has_its_errors_in_their_places(self, server: ValkeyServer) -> None:
         async def work() -> None:
@@ -233,13 +244,13 @@ class TestWriting:
 
         run(work())
 
-    def test_large_values_both_ways_do_not_stand_in_each_others_way(self, server: ValkeyServer) -> None:
+    def test_large_values_both_ways_do_not_stand_in_each_others_way(self, server: ValkeyServer, loop: Loop) -> None:
         async def work() -> None:
             async with Client(replace(ClientSettings.parse(server.url), timeout=50.0)) as client:
                 large = [bytes([number]) * 3_000_000 for number in range(12)]
                 assert await asyncio.gather(*(client.call("ECHO", text) for text in large)) == large
 
-        run(work())
+        run(work(), loop)
 
 
 class TestTime:
@@ -448,7 +459,7 @@ class TestCommands:
 
 
 class TestDedicated:
-    def test_a_call_that_blocks_holds_up_nobody(self, server: ValkeyServer) -> None:
+    def test_a_call_that_blocks_holds_up_nobody(self, server: ValkeyServer, loop: Loop) -> None:
         async def work() -> None:
             async with Client(server.url) as client, client.dedicated() as own:
                 popped = asyncio.ensure_future(own.call("BLPOP", "list", 0, timeout=math.inf))
@@ -456,7 +467,7 @@ class TestDedicated:
                 await client.call("RPUSH", "list", "item")
                 assert await popped == [b"list", b"item"]
 
-        run(work())
+        run(work(), loop)
 
     def test_it_may_change_its_connection(self, server: ValkeyServer) -> None:
         async def work() -> None:
@@ -487,7 +498,7 @@ class TestDedicated:
 
 
 class TestPushes:
-    def test_messages_come_between_replies(self, server: ValkeyServer) -> None:
+    def test_messages_come_between_replies(self, server: ValkeyServer, loop: Loop) -> None:
         async def work() -> None:
             got: list[Any] = []
             three = asyncio.Event()
@@ -519,7 +530,7 @@ class TestPushes:
                     [b"message", b"two", b"3"],
                 ]
 
-        run(work())
+        run(work(), loop)
 
     def test_after_unsubscribe_nothing_comes(self, server: ValkeyServer) -> None:
         async def work() -> None:
@@ -606,7 +617,7 @@ class TestTheEnd:
 
         run(work())
 
-    def test_a_client_closes_in_the_middle_of_calls(self, server: ValkeyServer) -> None:
+    def test_a_client_closes_in_the_middle_of_calls(self, server: ValkeyServer, loop: Loop) -> None:
         async def work() -> None:
             client = Client(replace(ClientSettings.parse(server.url), calls=5))
             await client.open()
@@ -618,7 +629,7 @@ class TestTheEnd:
             assert any(type(outcome) is ClientClosed for outcome in outcomes)
             await client.close()
 
-        run(work())
+        run(work(), loop)
 
     @pytest.mark.parametrize("stray", [b":1\r\n", b"-ERR stray\r\n", b"$-1\r\n"])
     def test_a_reply_that_nobody_asked_for_ends_the_connection(self, stray: bytes) -> None:

@@ -207,8 +207,9 @@ class _Link:
         except OSError:
             self.cut()
             return
-        for end in (self._client, self._server):
-            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else each message waits for the last one's echo
+        with suppress(OSError):  # cut meanwhile
+            for end in (self._client, self._server):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else each waits for the last one's echo
         answers = threading.Thread(target=self._answer, args=(self._server,), name="fault-proxy", daemon=True)
         answers.start()
         with suppress(OSError):
