@@ -36,7 +36,7 @@ def test_a_file_is_named_by_its_path(url: str, path: str) -> None:
     assert store._file.path == Path(path).absolute()
 
 
-@pytest.mark.parametrize("scheme", ["redis", "rediss", "valkey"])
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "valkey", "valkeys"])
 def test_a_store_that_is_not_there_yet_is_refused_with_those_that_are(scheme: str) -> None:
     with pytest.raises(Unsupported) as refused:
         open_store(f"{scheme}://host")

@@ -40,8 +40,13 @@ SUITES = {
     "frontier-postgres": "tests/stores/test_postgres_frontier.py",
     "transactions-postgres": "tests/engine/test_postgres_transactions.py",
     "waits-postgres": "tests/stores/test_postgres_waits.py",
+    "client-redis": "tests/stores/test_redis_client.py",
+    "faults-redis": "tests/stores/test_redis_client_faults.py",
 }
 """The tests that a killer runs, up to the first that fails."""
+
+HELPERS = ("tests/stores/resp.py",)
+"""What those tests import besides the package."""
 
 Verdict = dict[str, Any]
 """`found` None: nothing was found. `kind`: violation, divergence, test, or error."""

@@ -30,6 +30,8 @@ KILLERS = (
     "frontier-postgres",
     "transactions-postgres",
     "waits-postgres",
+    "client-redis",
+    "faults-redis",
 )
 """The machine on memory is its own model, so only the checker can object there; on SQLite and PostgreSQL lockstep must
 do it alone. The others are tests of what the machine can't do: a process that is killed, a network that breaks, clients

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.mutants.judge import SUITES
+from tests.mutants.judge import HELPERS, SUITES
 from tests.mutants.mutant import KILLERS, Mutant, apply
 from tests.mutants.source import BadMutant
 
@@ -105,7 +105,14 @@ def run(todo: Sequence[Trial], folder: Path, jobs: int) -> Iterator[Outcome]:
 def snapshot(folder: Path) -> Path:
     """A copy of what a killer needs of the tree, taken once: nobody's edits change a run under way."""
     shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in (*SUITES.values(), "tests/__init__.py", "tests/conftest.py", "tests/times.py", "pyproject.toml"):
+    for name in (
+        *SUITES.values(),
+        *HELPERS,
+        "tests/__init__.py",
+        "tests/conftest.py",
+        "tests/times.py",
+        "pyproject.toml",
+    ):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, folder / name)
     return folder

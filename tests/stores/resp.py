@@ -47,6 +47,9 @@ class Tiny:
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
         self.hello = HELLO
+        self.select: bytes | None = b"+OK\r\n"
+        self.greeted = asyncio.Event()
+        """Set when it has heard SELECT."""
         self.heard: list[list[bytes]] = []
         self.connections = 0
         self.port = 0
@@ -76,7 +79,8 @@ class Tiny:
         if command[0] == b"HELLO":
             return self.hello
         if command[0] == b"SELECT":
-            return b"+OK\r\n"
+            self.greeted.set()
+            return self.select
         return await self._answer(command, writer)
 
 

@@ -59,6 +59,10 @@ def wired(settings: ClientSettings = OFF_LINE, **how: Any) -> tuple[Connection, 
     return connection, wire
 
 
+async def on_some_wire() -> tuple[Connection, Wire]:
+    return wired()
+
+
 @asynccontextmanager
 async def on_wire(settings: ClientSettings = OFF_LINE, **how: Any) -> AsyncIterator[tuple[Connection, Wire]]:
     connection, wire = wired(settings, **how)
@@ -349,6 +353,15 @@ class TestTime:
 
         run(work())
 
+    def test_silence_does_not_wait_for_a_call_to_time_out(self) -> None:
+        async def work() -> None:
+            async with on_wire(silence=0.02) as (connection, wire):
+                with pytest.raises(Unanswered, match="silent"):
+                    await connection.call("PATIENT", timeout=10 * PATIENCE)
+                assert wire.aborted
+
+        run(work())
+
     @pytest.mark.parametrize("timeout", [0, -1, math.nan, True, "1", 1e9])
     def test_a_time_that_is_none_is_refused(self, server: ValkeyServer, timeout: Any) -> None:
         async def work() -> None:
@@ -456,6 +469,10 @@ class TestCommands:
                 assert await client.call("PING") == b"PONG"
 
         run(work())
+        with asyncio.Runner() as runner:
+            connection, _ = runner.run(on_some_wire())
+            asyncio.run(alien(connection))
+            runner.run(connection.close())
 
 
 class TestDedicated:

@@ -12,7 +12,7 @@ from tenure.domain.store import Store
 
 GROUP = "tenure.stores"
 
-COMING = ("redis", "rediss", "valkey")
+COMING = ("redis", "rediss", "valkey", "valkeys")
 """Schemes of a store that isn't written yet."""
 
 

@@ -65,7 +65,7 @@ class Client:
         self._attempt = loop.create_future()
         self._keeper = loop.create_task(self._keep())
         try:
-            await self._connected(self.settings.timeout)
+            await self._connected(None)
         except BaseException:
             await self.close()
             raise
@@ -129,7 +129,7 @@ class Client:
         connection = await self._connected(timeout)
         return connection, max(deadline - loop.time(), 0.001)
 
-    async def _connected(self, timeout: float) -> Connection:
+    async def _connected(self, timeout: float | None) -> Connection:
         """The connection that there is, or that the next attempt makes."""
         attempt = self._attempt
         if attempt is None:

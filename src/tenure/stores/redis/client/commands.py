@@ -23,7 +23,8 @@ _NEVER = {
     ),
     **dict.fromkeys(["MONITOR", "SYNC", "PSYNC", "REPLCONF", "HELLO", "RESET", "QUIT", "DEBUG"], _REPLYING),
 }
-"""Commands without exactly one reply, on any connection."""
+"""Commands without exactly one reply, on any connection. DEBUG can make a server send attributes, which hiredis gives
+as if they were replies; nothing else does."""
 _ALONE = {
     **dict.fromkeys(["BLPOP", "BRPOP", "BRPOPLPUSH", "BLMOVE", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP"], _BLOCKING),
     **dict.fromkeys(["WAIT", "WAITAOF"], _BLOCKING),

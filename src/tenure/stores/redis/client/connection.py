@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from math import inf
+from threading import get_ident
 from typing import Any, TypeAlias, cast
 
 import hiredis
@@ -66,6 +67,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, settings: ClientSettings, on_push: OnPush | None, silence: float, shared: bool) -> None:
         self._loop = asyncio.get_running_loop()
+        self._thread = get_ident()
         self._settings = settings
         self._on_push = on_push
         self._silence = silence
@@ -158,22 +160,22 @@ class Connection(asyncio.Protocol):
         """Takes a call in. It is sent at once if there seems to be one caller only, else with those of this turn."""
         if self._gone is not None:
             raise self._gone.with_traceback(None)
-        if asyncio.get_running_loop() is not self._loop:
+        if get_ident() != self._thread or not self._loop.is_running():  # get_running_loop() costs a system call
             raise NotReady("the client belongs to another event loop: make one for each loop")
         if timeout is None:
             timeout = self._settings.timeout
         elif timeout != inf:
             check_seconds("timeout", timeout)
-        deadline = self._loop.time() + timeout
-        request = _Request(data, wanted, self._loop.create_future(), deadline)
+        now = self._loop.time()
+        request = _Request(data, wanted, self._loop.create_future(), now + timeout)
         request.replies, request.channels = replies, channels
         self._unsent.append(request)
         if self._alone and not self._on_way and not self._flush_due:
             self._flush()
         else:
             self._flush_soon()
-        if deadline < self._wakes_at:
-            self._wake_at(deadline)
+        if now + min(timeout, self._silence) < self._wakes_at:
+            self._wake_at(now + min(timeout, self._silence))
         return request.future
 
     def _flush_soon(self) -> None:
@@ -219,7 +221,7 @@ class Connection(asyncio.Protocol):
         """Ends the calls whose time is over; and the connection, if nothing comes from a server that owes replies."""
         now = self._loop.time()
         self._timer, self._wakes_at = None, inf
-        if self._on_way and now - max(self._heard_at, self._on_way[0].sent_at) >= self._silence:
+        if self._silent_at() <= now:
             self._end(f"the server has been silent for {self._silence:g} s")
             return
         for request in self._on_way:
@@ -232,9 +234,13 @@ class Connection(asyncio.Protocol):
                 )
         self._unsent = deque(request for request in self._unsent if not request.future.done())
         waiting = (one.deadline for calls in (self._on_way, self._unsent) for one in calls if not one.future.done())
-        following = min(waiting, default=inf)
+        following = min(self._silent_at(), min(waiting, default=inf))
         if following < inf:
             self._wake_at(max(following, now + EXPIRY_SECONDS))
+
+    def _silent_at(self) -> float:
+        """When the server will have owed a reply for too long without a byte."""
+        return max(self._heard_at, self._on_way[0].sent_at) + self._silence if self._on_way else inf
 
     # Called by the transport
 
@@ -244,6 +250,8 @@ class Connection(asyncio.Protocol):
             keep_alive(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
+        if self._gone is not None:
+            return
         self._heard_at = self._loop.time()
         try:
             self._reader.feed(data)
@@ -343,13 +351,19 @@ class Connection(asyncio.Protocol):
         replies: list[Reply] = []
         try:
             await self._send(b"".join(map(pack, commands)), len(commands), inf, replies)
-        finally:  # a server that lets nobody in says so, and closes
-            for reply in replies:
-                if isinstance(reply, ServerError):
-                    raise reply
+        except Unanswered:
+            _raise_first(replies)  # a server that lets nobody in says so, and closes
+            raise
+        _raise_first(replies)
         if not isinstance(replies[0], dict):
             raise NotAServer(f"{settings.shown}: what answers there isn't a Redis or Valkey server")
         self.server = replies[0]
+
+
+def _raise_first(replies: list[Reply]) -> None:
+    for reply in replies:
+        if isinstance(reply, ServerError):
+            raise reply
 
 
 async def connect(
