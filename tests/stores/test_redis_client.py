@@ -25,7 +25,7 @@ OFF_LINE = ClientSettings(path="/nowhere")
 
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
-LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+LOOPS: dict[str, Loop] = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture(params=LOOPS)
