@@ -9,6 +9,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tenure.testing import valkey
+from tenure.testing.ports import free_port
 from tenure.testing.valkey import ADDRESS, ValkeyServer, find_server, served
 
 
@@ -72,6 +73,17 @@ def test_two_do_not_meet() -> None:
     finally:
         one.remove()
         other.remove()
+
+
+def test_a_node_of_a_cluster_starts_on_any_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster's own port is 10,000 above the other, which is no port for half of those that are free."""
+    ports = iter(port for port in (free_port() for _ in range(10_000)) if port > 55_535)
+    monkeypatch.setattr(valkey, "free_port", lambda: next(ports))
+    server = ValkeyServer(settings={"cluster-enabled": "yes"})
+    try:
+        assert server.port > 55_535
+    finally:
+        server.remove()
 
 
 def test_one_that_does_not_start_says_why() -> None:

@@ -68,6 +68,8 @@ class ValkeyServer:
             "logfile": str(self._log),
             **settings,
         }
+        if settings.get("cluster-enabled") == "yes":
+            lines["cluster-port"] = str(free_port())  # else it is the other plus 10,000, which may be none
         if self._password is not None:
             lines["requirepass"] = self._password
         text = [*(f"{name} {value}" for name, value in lines.items()), *(f"user {rule}" for rule in users)]
