@@ -55,7 +55,7 @@ MUTANTS = (
         edits=(
             Edit(
                 "Unit.ended_jobs",
-                "*(ref for ref, job in self.after.items() if job.state.terminal), ",
+                "*moved, ",
                 "",
             ),
         ),
