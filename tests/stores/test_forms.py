@@ -29,6 +29,7 @@ from tenure.stores.forms import (
     EnqueueForms,
     StoreTimedClaimForm,
     SuccessForm,
+    alike,
     kind_of,
 )
 
@@ -76,7 +77,7 @@ def new_jobs(draw: st.DrawFn) -> NewJob:
 OTHERS = st.lists(st.tuples(IDS, PAYLOADS, TEXTS), min_size=1, max_size=4)
 
 
-def alike(kind: NewJob, others: list[tuple[str, bytes, str]]) -> list[NewJob]:
+def of_kind(kind: NewJob, others: list[tuple[str, bytes, str]]) -> list[NewJob]:
     """Jobs of a kind."""
     keyed = kind.key is not None
     return [replace(kind, id=id, payload=payload, key=key if keyed else None) for id, payload, key in others]
@@ -111,7 +112,7 @@ def same_events(body: str | bytes, steps: list[Step]) -> bool:
 def test_new_jobs_with_room_for_what_the_store_will_know(
     kind: NewJob, others: list[tuple[str, bytes, str]], seq: int, now: int
 ) -> None:
-    jobs = alike(kind, others)
+    jobs = of_kind(kind, others)
     form = EnqueueForms().of(kind)
     ids, payloads, keys = [one.id for one in jobs], [one.payload for one in jobs], [one.key for one in jobs]
     specs, fingerprints = form.specs([id.encode() for id in ids], payloads, keys=keys)
@@ -133,7 +134,7 @@ def test_new_jobs_with_room_for_what_the_store_will_know(
 def test_new_jobs_that_have_their_numbers(
     kind: NewJob, others: list[tuple[str, bytes, str]], seq: int, now: int
 ) -> None:
-    jobs = alike(kind, others)
+    jobs = of_kind(kind, others)
     form = EnqueueForm(kind, now)
     ids, payloads, keys = [one.id for one in jobs], [one.payload for one in jobs], [one.key for one in jobs]
     specs, _ = form.specs([id.encode() for id in ids], payloads, range(seq, seq + len(jobs)), keys)
@@ -145,13 +146,16 @@ def test_new_jobs_that_have_their_numbers(
 @given(new_jobs(), new_jobs())
 def test_jobs_of_one_kind_share_a_form(one: NewJob, other: NewJob) -> None:
     forms = EnqueueForms()
-    assert forms.of(one) is forms.of(replace(one, id=other.id, payload=other.payload))
+    twin = replace(one, id=other.id, payload=other.payload)
+    assert forms.of(one) is forms.of(twin)
+    assert alike([one, twin])
     for name in set(NewJob.__struct_fields__) - {"id", "payload", "key"}:
         if getattr(one, name) != getattr(other, name):
             unlike = msgspec.structs.force_setattr
             changed = replace(one)
             unlike(changed, name, getattr(other, name))
             assert kind_of(changed) != kind_of(one)
+            assert not alike([one, changed])
 
 
 # Claims and successes

@@ -5,7 +5,7 @@ always and cut around these fields, are the form into which the others' values g
 would, whatever fields there are. Which fields those are stands here, and `tests/stores/test_forms.py` compares.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import repeat
 from operator import itemgetter
@@ -39,28 +39,41 @@ def _event(step: Step) -> Event:
 
 # New jobs
 
-_OWN = {"id", "payload", "key", "labels"}
-_SHARED = itemgetter(*(at for at, name in enumerate(NewJob.__struct_fields__) if name not in _OWN))
+_OWN = {"id", "payload", "key"}
+
+
+def _others(*names: str) -> Callable[[tuple[object, ...]], tuple[object, ...]]:
+    return itemgetter(*(at for at, name in enumerate(NewJob.__struct_fields__) if name not in names))
+
+
+_SHARED, _UNLABELLED = _others(*_OWN), _others(*_OWN, "labels")
+
+
+def alike(jobs: Sequence[NewJob]) -> bool:
+    """Whether new jobs are of one kind: they differ in id, payload and key alone, and all have a key, or none."""
+    shared, keyless = _SHARED(astuple(jobs[0])), jobs[0].key is None
+    return len(jobs) == 1 or all((job.key is None) is keyless and _SHARED(astuple(job)) == shared for job in jobs)
 
 
 def kind_of(new: NewJob) -> tuple[object, ...]:
-    """What new jobs of one kind have in common: all but id, payload, and which key."""
-    return (*_SHARED(astuple(new)), new.key is None, *new.labels.items())
+    """The same for jobs with the same kind, different for all others; it can be hashed."""
+    return (*_UNLABELLED(astuple(new)), new.key is None, *new.labels.items())
 
 
 class EnqueueForm:
     """How new jobs of one kind are written. Without a time the store puts its own into room for it."""
 
-    __slots__ = ("_after_key", "_hashed", "_line", "_spec", "now_at", "seq_at")
+    __slots__ = ("_after_key", "_hashed", "_line", "_rest", "_spec", "now_at", "seq_at")
 
     def __init__(self, new: NewJob, now: Ms | None = None) -> None:
         at = NOW if now is None else now
         step = apply(Command.ENQUEUE, pending(new, SEQ, at), None, at)
         spec, event = step.job.spec, _event(step)
-        self._spec = records.cut(spec, id=36, seq=8, fingerprint=32, payload_size=4, key=0)
+        keyed = {} if new.key is None else {"key": 0}
+        *self._spec, self._rest = records.cut(spec, id=36, seq=8, fingerprint=32, payload_size=4, **keyed)
         self._hashed = fingerprinting(new.job_type, new.codec, new.queue).copy
-        key = () if new.key is None else ("key_hash",)
-        head, before_id, *middle, before_due, tail = cut(event, "at", "job_id", *key, "payload_size", "run_at")
+        hashed = ("key_hash",) if keyed else ()
+        head, before_id, *middle, before_due, tail = cut(event, "at", "job_id", *hashed, "payload_size", "run_at")
         told, due = (NOW_MARK, DUE_MARK) if now is None else (str(event.at), str(event.run_at))
         self._line = [f"{head}{told}{before_id}", *middle, f"{before_due}{due}{tail}"]
         if now is None:
@@ -82,17 +95,20 @@ class EnqueueForm:
         ids: Iterable[bytes],
         payloads: Iterable[bytes],
         seqs: Iterable[int] = repeat(SEQ),
-        keys: Iterable[str | None] = repeat(None),
+        keys: Iterable[str | None] = (),
     ) -> tuple[list[bytes], list[bytes]]:
-        """(specs, fingerprints) of some jobs."""
-        before_id, before_seq, before_hash, before_size, before_key, rest = self._spec
-        specs, fingerprints = [], []
-        for id, payload, seq, key in zip(ids, payloads, seqs, keys, strict=False):
-            fingerprint = self._hashed()
+        before_id, before_seq, before_hash, before_size, *before_key = self._spec
+        rests: Iterable[bytes] = repeat(self._rest)
+        if before_key:
+            rests = [before_key[0] + records.encode(key) + self._rest for key in keys]
+        specs, fingerprints, hashed = [], [], self._hashed
+        for id, payload, seq, rest in zip(ids, payloads, seqs, rests, strict=False):
+            fingerprint = hashed()
             fingerprint.update(payload)
             digest, size = fingerprint.digest(), len(payload).to_bytes(4)
-            written = (before_id, id, before_seq, seq.to_bytes(8), before_hash, digest, before_size, size, before_key)
-            specs.append(b"".join((*written, records.encode(key), rest)))
+            specs.append(
+                b"".join((before_id, id, before_seq, seq.to_bytes(8), before_hash, digest, before_size, size, rest))
+            )
             fingerprints.append(digest)
         return specs, fingerprints
 

@@ -32,7 +32,7 @@ MUTANTS = (
         name="arrive-alike-types-differ",
         what="Jobs of several types count as one kind, and all get the type of the first.",
         breaks="§9: a job has the type that it was enqueued with",
-        edits=(Edit("_OWN", '"key", "labels"}', '"key", "labels", "job_type"}', FORMS),),
+        edits=(Edit("_OWN", '"key"}', '"key", "job_type"}', FORMS),),
         killers=("machine-postgres",),
     ),
     Mutant(

@@ -14,7 +14,7 @@ from typing import Any
 from tenure.domain.job import Alike, NewJob
 from tenure.domain.model.plain import enqueues_plainly
 from tenure.domain.names import Ms
-from tenure.stores.forms import EnqueueForm, kind_of
+from tenure.stores.forms import EnqueueForm, alike
 from tenure.stores.sql.postgres import modes
 from tenure.stores.sql.postgres.arrays import bigints, byteas, encoded_texts, texts
 from tenure.stores.sql.postgres.tables import PostgresTables
@@ -47,10 +47,10 @@ def arrive(
         return _plain(tables, jobs.kind) and _arrive_alike(tables, jobs.kind, jobs, now, news, placed)
     if not jobs or _twice(jobs):
         return False
-    alike = _alike(jobs)
-    if not all(_plain(tables, job) for job in (jobs[:1] if alike else jobs)):
+    one_kind = _alike(jobs)
+    if not all(_plain(tables, job) for job in (jobs[:1] if one_kind else jobs)):
         return False
-    if not alike:
+    if not one_kind:
         return _arrive_mixed(tables, jobs, now)
     return _arrive_alike(tables, jobs[0], jobs, now, news, placed)
 
@@ -89,11 +89,7 @@ def _parts(jobs: Sequence[NewJob]) -> frozenset[str]:
 
 def _alike(jobs: Sequence[NewJob]) -> bool:
     """Whether the jobs are of one kind. Where an expiry stands in a spec depends on the key."""
-    first = jobs[0]
-    kind = kind_of(first)
-    if len(jobs) > 1 and any(kind_of(job) != kind for job in jobs):
-        return False
-    return first.key is None or first.expires is None
+    return alike(jobs) and (jobs[0].key is None or jobs[0].expires is None)
 
 
 def _arrive_alike(
