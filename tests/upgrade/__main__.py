@@ -60,7 +60,6 @@ def upgraded(options: argparse.Namespace, kind: Kind, base: str) -> Report:
             held=options.held,
             old_workers=options.workers,
             new_workers=options.workers,
-            batch=200,
         )
         report = run(plan, lambda text: print(text, flush=True))
     if report.blocked_ms > MOST_BLOCKED_MS:

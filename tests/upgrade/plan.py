@@ -33,6 +33,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     old_workers: int = 1
     new_workers: int = 1
     batch: int = 50
+    """Jobs in a call of a worker: who waits for a file waits for all that came before."""
     ttl: Ms = MINUTE
     grace: Ms = SECOND
     pace_seconds: float = 0.02
@@ -69,6 +70,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return copy
 
     def drop(self) -> None:
+        if self.server is None:
+            self.file.unlink(missing_ok=True)
         self._ask("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.database)
 
     def _ask(self, statement: str, *names: str) -> None:
