@@ -20,10 +20,11 @@ from tenure.domain.errors import IdConflict, QueueFull, StoreFrozen
 from tenure.domain.job import NewJob
 from tenure.domain.states import Mode
 from tenure.domain.store import FEED_TOPIC, queue_topic
+from tenure.stores.fibers import waited
 from tenure.stores.sql.postgres import wake as module
 from tenure.stores.sql.postgres.arriving import MANY
 from tenure.stores.sql.postgres.connection import Server
-from tenure.stores.sql.postgres.fibers import LoopConnections, waited
+from tenure.stores.sql.postgres.loop_connections import LoopConnections
 from tenure.stores.sql.postgres.patience import PatientConnection
 from tenure.stores.sql.postgres.store import PostgresStore
 from tenure.stores.sql.postgres.wake import NEWS_SECONDS, Wake, channel
@@ -170,7 +171,7 @@ def test_one_job_of_many_like_it_is_sent_without_a_fiber(postgres_url: str, monk
     async def story(store: PostgresStore, url: str) -> None:
         await warm(store, monkeypatch)
         with monkeypatch.context() as patched:
-            patched.setattr("tenure.stores.sql.postgres.fibers.start", None)
+            patched.setattr("tenure.stores.fibers.start", None)
             assert await store.enqueue([job(2)]) == [Enqueued(job(2).id)]
         again, other = await store.enqueue([job(2)]), await store.enqueue([replace(job(2), payload=b"[]")])
         assert again == [Enqueued(job(2).id)]
@@ -190,7 +191,7 @@ def test_a_single_job_that_the_socket_takes_in_parts(postgres_url: str, monkeypa
         with socket.socket(fileno=os.dup(idle.connection.pgconn.socket)) as line:
             line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
         with monkeypatch.context() as patched:
-            patched.setattr("tenure.stores.sql.postgres.fibers.start", None)
+            patched.setattr("tenure.stores.fibers.start", None)
             for number in range(2, 5):
                 large = job(number, payload=json.dumps("x" * 250_000).encode())
                 assert await store.enqueue([large]) == [Enqueued(large.id)]

@@ -9,9 +9,9 @@ from psycopg.pq import TransactionStatus
 from tenure.domain.errors import InvalidValue, KeyWaits, StoreUnavailable
 from tenure.domain.model import Unit
 from tenure.domain.store import Clock
+from tenure.stores.fibers import waited
 from tenure.stores.sql.joined import below, shown
 from tenure.stores.sql.postgres.connection import Server, translated
-from tenure.stores.sql.postgres.fibers import waited
 from tenure.stores.sql.postgres.place import Held, Overtaken, Place
 from tenure.stores.sql.postgres.runners import AsyncpgRunner, AsyncPsycopgRunner, PsycopgRunner, Runner, UsersRunner
 from tenure.stores.sql.postgres.tables import PostgresTables

@@ -15,8 +15,8 @@ from tenure.domain.job import NewJob
 from tenure.domain.names import Ms
 from tenure.stores.sql.postgres.arriving import one_values
 from tenure.stores.sql.postgres.connection import sound, still_there
-from tenure.stores.sql.postgres.fibers import LoopConnections
 from tenure.stores.sql.postgres.lending import Connected
+from tenure.stores.sql.postgres.loop_connections import LoopConnections
 from tenure.stores.sql.postgres.loop_runner import LoopRunner
 from tenure.stores.sql.postgres.place import Severed
 from tenure.stores.sql.postgres.wake import News

@@ -23,15 +23,15 @@ from tenure.domain.model import Unit
 from tenure.domain.names import Ms
 from tenure.domain.states import State
 from tenure.domain.store import CANCELS, FEED_TOPIC, Capabilities, Clock, ClockFloor, job_of, queue_topic
+from tenure.stores import fibers
 from tenure.stores.base import ModelStore, Operation, carries_keys, check_batch, putting
 from tenure.stores.hints import Changed, Hints
 from tenure.stores.sql import hot
-from tenure.stores.sql.postgres import fibers, quick
+from tenure.stores.sql.postgres import quick
 from tenure.stores.sql.postgres.arriving import MANY, arrive
 from tenure.stores.sql.postgres.awaited import ANNOUNCE_SECONDS, AWAITED, Awaited
 from tenure.stores.sql.postgres.connection import WRITING, NotNow, Server, sound, translated
 from tenure.stores.sql.postgres.ears import Ears
-from tenure.stores.sql.postgres.fibers import LoopConnections
 from tenure.stores.sql.postgres.frontier import PATIENCE
 from tenure.stores.sql.postgres.home import Home
 from tenure.stores.sql.postgres.joined import async_runner, is_async, run_joined, sync_runner
@@ -45,6 +45,7 @@ from tenure.stores.sql.postgres.lending import (
 )
 from tenure.stores.sql.postgres.lone import claim as lone_claim
 from tenure.stores.sql.postgres.lone import claim_few
+from tenure.stores.sql.postgres.loop_connections import LoopConnections, of_this_call
 from tenure.stores.sql.postgres.migrate import migrate
 from tenure.stores.sql.postgres.place import Held, Overtaken, Place, Severed, Unreadable
 from tenure.stores.sql.postgres.quarantine import Bad, contradiction, set_aside, unreadable
@@ -424,8 +425,7 @@ class _Open:
                 loop.call_soon_threadsafe(leave)
 
     def _lender(self) -> Lender:
-        fiber = fibers.current()
-        return self.connections if fiber is None or fiber.connections is None else fiber.connections
+        return of_this_call() or self.connections
 
     async def enqueue_quickly(self, job: NewJob) -> Enqueued | None:
         """None if the job must go the usual way, and so must one whose connection broke."""
@@ -445,8 +445,7 @@ class _Open:
 
         `severed`: they may be there already.
         """
-        fiber = fibers.current()
-        line = None if fiber is None else fiber.connections
+        line = of_this_call()
         turn = line.turn() if line is not None and len(jobs) >= MANY else None
         try:
             return self._enqueue(jobs, atomic, patient, lambda: turn.end() if turn is not None else None, severed)
