@@ -302,7 +302,7 @@ MUTANTS = (
         edits=(
             Edit(
                 "SqliteTables.restore_job",
-                ('self.run("restore_body", seq)\n    self.many("add_label", rows.label_rows(job.spec))'),
+                ('self.run("restore_body", seq)\n    self.many("add_label", labels(job.spec))'),
                 'self.run("restore_body", seq)',
             ),
         ),
@@ -317,7 +317,7 @@ MUTANTS = (
                 "SqliteTables.restore_job",
                 (
                     'self.run("put_finished", *rows.finished_row(job))\n'
-                    "    for table, row in places(job, border=-1):\n"
+                    "    for table, row in waiting(job, border=-1):\n"
                     '        self.run(f"put_{table}", *row)'
                 ),
                 'self.run("put_finished", *rows.finished_row(job))',

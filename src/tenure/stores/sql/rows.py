@@ -66,10 +66,6 @@ def finished_row(job: Job) -> Row:
     return (job.spec.seq, (job.finished_at or 0) // DAY, STATE_NAMES[job.state], records.live_blob(job))
 
 
-def label_rows(spec: Spec) -> list[Row]:
-    return [(spec.tenant, name, value, spec.seq) for name, value in spec.labels.items()]
-
-
 def binding_of(row: Row) -> Binding:
     return Binding(row[4], row[5], Unique(row[6]), row[7])
 

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from tenure.domain.job import Job
+from tenure.domain.model.entries import labels as labels_of
+from tenure.domain.model.entries import waiting
 from tenure.domain.model.families import FAMILIES
 from tenure.domain.names import Ms
 from tenure.domain.states import State
 from tenure.stores.records import spec_of
 from tenure.stores.sql import rows
-from tenure.stores.sql.places import places
 from tenure.stores.sql.rows import Row
 from tenure.stores.sql.tables import SqlTables
 
@@ -48,11 +49,11 @@ def records(
             yield f"job {job.ref} is {job.state} with lease {job.lease}"
         if job.state.terminal != (job.finished_at is not None) or not 0 <= job.attempt <= job.spec.max_attempts:
             yield f"job {job.ref} contradicts itself"
-        for table, place in places(job, border):
+        for table, place in waiting(job, border):
             wrong = take(stored, table, place, job)
             if wrong is not None:
                 yield f"job {job.ref} {wrong}: {place}"
-        for label in rows.label_rows(job.spec):
+        for label in labels_of(job.spec):
             if label not in labels:
                 yield f"label {label} is missing"
             labels.discard(label)

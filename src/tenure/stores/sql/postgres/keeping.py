@@ -16,12 +16,12 @@ from tenure.domain.event import encode_events
 from tenure.domain.job import Job
 from tenure.domain.model import Meta, Unit
 from tenure.domain.model.documents import parse
+from tenure.domain.model.entries import labels, waiting
 from tenure.domain.model.tables import DocumentKey
 from tenure.domain.names import DAY, Ms
 from tenure.domain.states import TERMINAL, State
 from tenure.stores import records
 from tenure.stores.sql import bulk, rows
-from tenure.stores.sql.places import places
 from tenure.stores.sql.postgres import modes
 from tenure.stores.sql.postgres.place import Overtaken
 from tenure.stores.sql.rows import Row
@@ -90,7 +90,7 @@ def _keep_jobs(tables: "PostgresTables", unit: Unit) -> None:
     _drop(tables, left)
     if added:
         tables.many("add_job", [(*rows.job_row(job), unit.payloads[job.ref]) for job in added])
-        tables.many("add_label", [row for job in added if job.spec.labels for row in rows.label_rows(job.spec)])
+        tables.many("add_label", [row for job in added if job.spec.labels for row in labels(job.spec)])
     tables.pipeline.exactly("save_running", written.pop("save_running", []))
     put_running(tables, written.pop("put_running", []))
     put_finished(tables, written.pop("put_finished", []))
@@ -126,8 +126,8 @@ def _leave(before: Job, job: Job, now: Ms, left: Rows, written: Rows) -> None:
             left["running"].append((seq, version))
     elif before.state in TERMINAL:
         left["finished"].append((seq, version))
-    stays = places(job, now)
-    for table, row in places(before, now):
+    stays = waiting(job, now)
+    for table, row in waiting(before, now):
         if table in PLACES:
             left["waiting" if table in WAITING else table].append((*row[: PLACES["ready"]], version))
         elif (table, row) not in stays:
@@ -150,8 +150,8 @@ def _take(before: Job | None, job: Job, now: Ms, written: Rows) -> None:
             written["put_running"].append((*row, version))
     elif job.state in TERMINAL:
         written["put_finished"].append((*rows.finished_row(job), version))
-    stood = [] if before is None else places(before, now)
-    for table, place in places(job, now):
+    stood = [] if before is None else waiting(before, now)
+    for table, place in waiting(job, now):
         if table in PLACES:
             written[f"put_{table}"].append((*place, version))
         elif (table, place) not in stood:

@@ -19,11 +19,11 @@ from msgspec.structs import replace
 from tenure.domain.calls import Claim, Document
 from tenure.domain.job import Edge, Job, NewJob, Ref, Spec, secret_hash
 from tenure.domain.model import FinishedBatch, Meta, Unit
+from tenure.domain.model.entries import labels, waiting
 from tenure.domain.model.tables import BucketKey, DocumentKey, Lane
 from tenure.domain.names import Ms
 from tenure.domain.states import TERMINAL, State
 from tenure.stores.sql import rows
-from tenure.stores.sql.places import places
 from tenure.stores.sql.postgres import modes
 from tenure.stores.sql.postgres.frontier import MOST_LANES, MOST_PLACES, NOTHING, Border, Frontier, Mark
 from tenure.stores.sql.postgres.keeping import OWN, PLACES, keep, put_finished, put_running
@@ -528,12 +528,12 @@ class PostgresTables(SqlTables):
         for table in ("label", "running", "finished", "in_order", "expiring", *PLACES):
             self.stream(f"DELETE FROM tenure.{table} WHERE seq = ? RETURNING 1", (seq,))
         self.run("restore_job", *rows.job_row(job))
-        self.many("add_label", rows.label_rows(job.spec))
+        self.many("add_label", labels(job.spec))
         if job.state is State.RUNNING:
             put_running(self, [(*rows.running_row(job), version)])
         elif job.state in TERMINAL:
             put_finished(self, [(*rows.finished_row(job), version)])
-        for table, row in places(job, border=-1):
+        for table, row in waiting(job, border=-1):
             self.many(f"put_{table}", [(*row, version) if table in PLACES else row])
 
     # Writing

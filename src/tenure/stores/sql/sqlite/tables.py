@@ -14,12 +14,12 @@ from tenure.domain.event import encode_events
 from tenure.domain.job import Edge, Job, Ref
 from tenure.domain.model import FinishedBatch, Meta, Unit
 from tenure.domain.model.bulk import BulkLease
+from tenure.domain.model.entries import WAITING, key_of, labels, moved, waiting
 from tenure.domain.model.tables import Lane
 from tenure.domain.names import DAY, Ms
 from tenure.domain.states import TERMINAL, State
 from tenure.stores import records
 from tenure.stores.sql import bulk, rows, statements
-from tenure.stores.sql.places import KEYS, key_of, moved, places
 from tenure.stores.sql.rows import Row
 from tenure.stores.sql.tables import SqlTables
 from tenure.stores.ways import Ways
@@ -152,16 +152,16 @@ class SqliteTables(SqlTables):
     def restore_job(self, job: Job) -> None:
         """A pending job goes to `scheduled` whatever its time: the first claim moves what is due."""
         seq = job.spec.seq
-        for table in ("label", "running", "finished", *KEYS):
+        for table in ("label", "running", "finished", *WAITING):
             self.connection.execute(f"DELETE FROM {table} WHERE seq = ?", (seq,))
         self.run("restore_job", *rows.job_row(job))
         self.run("restore_body", seq)
-        self.many("add_label", rows.label_rows(job.spec))
+        self.many("add_label", labels(job.spec))
         if job.state is State.RUNNING:
             self.run("put_running", *rows.running_row(job))
         elif job.state in TERMINAL:
             self.run("put_finished", *rows.finished_row(job))
-        for table, row in places(job, border=-1):
+        for table, row in waiting(job, border=-1):
             self.run(f"put_{table}", *row)
 
     def keep(self, unit: Unit) -> None:
@@ -204,7 +204,7 @@ class SqliteTables(SqlTables):
                     writes["put_finished"].append(rows.finished_row(job))
             if before is None:
                 added.append(job)
-                goes_to = places(job, now)
+                goes_to = waiting(job, now)
             else:
                 self._save(before, job, writes)
                 comes_from, goes_to = moved(before, job, now)
@@ -283,9 +283,9 @@ class SqliteTables(SqlTables):
     def _add(self, unit: Unit, added: list[Job]) -> None:
         self.many("add_job", [rows.job_row(job) for job in added])
         self.many("add_body", [(job.spec.seq, unit.payloads[job.ref]) for job in added])
-        labels = [row for job in added if job.spec.labels for row in rows.label_rows(job.spec)]
-        if labels:
-            self.many("add_label", labels)
+        labelled = [row for job in added if job.spec.labels for row in labels(job.spec)]
+        if labelled:
+            self.many("add_label", labelled)
 
     def _leave(self, left: dict[str, list[Row]]) -> None:
         """Takes jobs from where they stood. One whose time has come may still stand in `scheduled`."""

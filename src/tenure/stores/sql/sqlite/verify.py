@@ -1,6 +1,6 @@
 """fsck of a SQLite file."""
 
-from tenure.stores.sql.places import KEYS
+from tenure.domain.model.entries import WAITING
 from tenure.stores.sql.sqlite.tables import SqliteTables
 from tenure.stores.sql.verify import QUESTIONS, attached, found, questions, records
 
@@ -11,7 +11,7 @@ def verify(tables: SqliteTables) -> list[str]:
     connection.execute("BEGIN")
     try:
         problems = [row[0] for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
-        stored = {table: set(connection.execute(f"SELECT * FROM {table}")) for table in KEYS}
+        stored = {table: set(connection.execute(f"SELECT * FROM {table}")) for table in WAITING}
         (border,) = connection.execute("SELECT max(promoted, mark) FROM meta").fetchone()
         problems += records(tables, stored, border, found)
         problems += attached(tables)

@@ -5,7 +5,7 @@
 -- rows are inserted and deleted whole, so a claim and a success leave the wide row alone.
 --
 -- Where a waiting job stands is said by narrow tables, each ordered as its scan needs it: ready, scheduled, blocked,
--- in_order, expiring. They are derived from the record alone (places.py), moved with it in the same transaction, and
+-- in_order, expiring. They are derived from the record alone (`entries.py`), moved with it in the same transaction, and
 -- `verify` compares them with a rebuild. There are no counters: limits and depths are counted from these tables when a
 -- queue has them.
 --

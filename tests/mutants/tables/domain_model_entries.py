@@ -1,8 +1,8 @@
-"""Deliberate bugs in `stores/sql/places.py`."""
+"""Deliberate bugs in `domain/model/entries.py`."""
 
 from tests.mutants.mutant import Edit, Mutant
 
-MODULE = "stores/sql/places.py"
+MODULE = "domain/model/entries.py"
 
 MUTANTS = (
     Mutant(
@@ -12,11 +12,11 @@ MUTANTS = (
         edits=(
             Edit(
                 "moved",
-                "here, there = places(before, border), places(after, border)",
+                "return difference(waiting(before, border), waiting(after, border))",
                 (
-                    "here, there = places(before, border), places(after, border)\n"
-                    "    if before.state is State.PENDING and after.state is State.CANCELLED:\n"
-                    "        return [], there"
+                    "if before.state is State.PENDING and after.state is State.CANCELLED:\n"
+                    "        return [], waiting(after, border)\n"
+                    "    return difference(waiting(before, border), waiting(after, border))"
                 ),
             ),
         ),
@@ -29,11 +29,11 @@ MUTANTS = (
         edits=(
             Edit(
                 "moved",
-                "here, there = places(before, border), places(after, border)",
+                "return difference(waiting(before, border), waiting(after, border))",
                 (
-                    "here, there = places(before, border), places(after, border)\n"
-                    "    if before.state is after.state is State.PENDING and before.priority != after.priority:\n"
-                    "        return [], []"
+                    "if before.state is after.state is State.PENDING and before.priority != after.priority:\n"
+                    "        return [], []\n"
+                    "    return difference(waiting(before, border), waiting(after, border))"
                 ),
             ),
         ),
@@ -46,11 +46,11 @@ MUTANTS = (
         edits=(
             Edit(
                 "moved",
-                "here, there = places(before, border), places(after, border)",
+                "return difference(waiting(before, border), waiting(after, border))",
                 (
-                    "here, there = places(before, border), places(after, border)\n"
-                    "    if before.state is after.state is State.PENDING and before.run_at != after.run_at:\n"
-                    "        return [], []"
+                    "if before.state is after.state is State.PENDING and before.run_at != after.run_at:\n"
+                    "        return [], []\n"
+                    "    return difference(waiting(before, border), waiting(after, border))"
                 ),
             ),
         ),
@@ -63,13 +63,10 @@ MUTANTS = (
         edits=(
             Edit(
                 "moved",
+                "return difference(waiting(before, border), waiting(after, border))",
                 (
-                    "return [place for place in here if place not in there], [place for place in there if place not "
-                    "in here]"
-                ),
-                (
-                    'left = [place for place in here if place not in there and place[0] != "expiring"]\n'
-                    "    return left, [place for place in there if place not in here]"
+                    "left, taken = difference(waiting(before, border), waiting(after, border))\n"
+                    '    return [place for place in left if place[0] != "expiring"], taken'
                 ),
             ),
         ),
