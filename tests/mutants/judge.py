@@ -33,6 +33,7 @@ SUITES = {
     "processes-sqlite": "tests/stores/test_sqlite_processes.py",
     "forks-sqlite": "tests/stores/test_sqlite_forks.py",
     "file-sqlite": "tests/stores/test_sqlite_file.py",
+    "pages-stores": "tests/stores/test_pages.py",
     "together-postgres": "tests/stores/test_postgres_together.py",
     "network-postgres": "tests/stores/test_postgres_network.py",
     "loops-postgres": "tests/stores/test_postgres_loops.py",

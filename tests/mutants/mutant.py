@@ -23,6 +23,7 @@ KILLERS = (
     "processes-sqlite",
     "forks-sqlite",
     "file-sqlite",
+    "pages-stores",
     "together-postgres",
     "network-postgres",
     "loops-postgres",

@@ -1,7 +1,7 @@
 """The model's tables as dictionaries, with the sorted lists that its scans walk."""
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -11,11 +11,13 @@ from tenure.domain.config import TENANT, QueueRules, TenantConfig, merge
 from tenure.domain.event import encode_events
 from tenure.domain.job import Binding, BindingKey, DeadLetter, Edge, Job, Ref, Result, Slot
 from tenure.domain.model import Chunk, FinishedBatch, Meta, Unit
-from tenure.domain.model.documents import configs, live, parse
+from tenure.domain.model.documents import configs, parse
 from tenure.domain.model.families import FAMILIES, Family
+from tenure.domain.model.listing import conditions, matches
+from tenure.domain.model.retention import Due, Ended
 from tenure.domain.model.tables import BucketKey, DocumentKey, Lane
 from tenure.domain.names import DAY, Ms
-from tenure.domain.states import TERMINAL, Disposition, State, Unique
+from tenure.domain.states import TERMINAL, State
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -274,18 +276,10 @@ class MemoryTables:
         jobs = (self._jobs[ref] for _, ref in line)
         return next((job for job in jobs if not job.expired(now)), None)
 
-    def next_run_at(self, queues: Sequence[str], tenants: Sequence[str] | None, now: Ms) -> Ms | None:
-        found: list[Ms] = []
-        for queue in queues:
-            for run_at, _, (tenant, _) in self._index.scheduled.get(queue, ()):
-                asked = tenants is None or tenant in tenants
-                if run_at > now and asked and not self._paused(tenant, queue):
-                    found.append(run_at)
-                    break
-        return min(found, default=None)
-
-    def _paused(self, tenant: str, queue: str) -> bool:
-        return bool(self.tenant_config(tenant).paused) or self.rules(tenant, queue).paused
+    def upcoming(self, queue: str, now: Ms) -> Iterator[tuple[Ms, str]]:
+        for run_at, _, (tenant, _) in self._index.scheduled.get(queue, ()):
+            if run_at > now:
+                yield run_at, tenant
 
     # Scans of sweep and purge
 
@@ -305,23 +299,23 @@ class MemoryTables:
         slots = [slot for slot in self._slots.values() if now > slot.deadline]
         return sorted(slots, key=lambda slot: (slot.deadline, slot.tenant, slot.job_id))[:limit]
 
-    def clean(self, now: Ms, limit: int) -> None:
-        bindings = [(one.expires_at, key) for key, one in self._bindings.items() if not one.live(now)]
-        for _, binding_key in sorted(bindings)[:limit]:
-            del self._bindings[binding_key]
-        results = [
-            (one.expires_at, ref)
-            for ref, one in self._results.items()
-            if one.expires_at <= now and ref not in self._from
-        ]
-        for _, ref in sorted(results)[:limit]:
-            del self._results[ref]
-        gone = [(one.expires_at, key) for key, one in self._documents.items() if live(one, now) is None]
-        for _, document_key in sorted(gone)[:limit]:
-            del self._documents[document_key]
-        idle = [(tat, key) for key, tat in self._buckets.items() if tat <= now * 1_000]
-        for _, bucket_key in sorted(idle)[:limit]:
-            del self._buckets[bucket_key]
+    def due(self, kind: str, until: int, after: Due | None, limit: int) -> list[Due]:
+        found = [Due(at, key) for key, at in self._times(kind) if at is not None and at <= until]
+        found.sort(key=lambda one: (one.at, one.key))
+        return [one for one in found if after is None or (one.at, one.key) > (after.at, after.key)][:limit]
+
+    def _times(self, kind: str) -> Iterable[tuple[Any, int | None]]:
+        match kind:
+            case "binding":
+                return [(key, one.expires_at) for key, one in self._bindings.items()]
+            case "result":
+                return [(key, one.expires_at) for key, one in self._results.items()]
+            case "document":
+                return [(key, one.expires_at) for key, one in self._documents.items()]
+        return self._buckets.items()
+
+    def tidy(self, now: Ms, limit: int) -> None:
+        """Nothing here is for its own use only."""
 
     def old_chunks(self, before: Ms, limit: int) -> int | None:
         old = bisect_left(self._chunks, before, key=lambda chunk: chunk.at)
@@ -331,26 +325,24 @@ class MemoryTables:
         ended = {(job.finished_at // DAY, job.state) for job in self._jobs.values() if job.finished_at is not None}
         return [FinishedBatch(day, state) for day, state in sorted(ended)]
 
-    def purge(self, batch: FinishedBatch, now: Ms) -> int:
-        ended = [
-            job
+    def ended(self, batch: FinishedBatch, after: int, limit: int) -> list[Ended]:
+        found = [
+            self._ended(job)
             for job in self._jobs.values()
             if job.finished_at is not None and job.finished_at // DAY == batch.day and job.state is batch.state
         ]
-        purged = [job for job in ended if not self._spared(job, now)]
-        for job in purged:
-            self._forget(job)
-        return len(purged)
+        return sorted((one for one in found if one.seq > after), key=lambda one: one.seq)[:limit]
 
-    def _spared(self, job: Job, now: Ms) -> bool:
-        key, letter = job.spec.binding_key, self._letters.get(job.ref)
+    def _ended(self, job: Job) -> Ended:
+        ref, key, letter = job.ref, job.spec.binding_key, self._letters.get(job.ref)
         binding = None if key is None else self._bindings.get(key)
-        held = binding is not None and binding.job_id == job.spec.id and binding.live(now)
-        return (
-            (held and job.spec.unique is Unique.WINDOW)
-            or (letter is not None and letter.disposition is Disposition.OPEN)
-            or job.ref in self._from
-            or job.ref in self._slots
+        return Ended(
+            ref,
+            job.spec.seq,
+            binding if binding is not None and binding.job_id == job.spec.id else None,
+            None if letter is None else letter.disposition,
+            ref in self._from,
+            ref in self._slots,
         )
 
     def _forget(self, job: Job) -> None:
@@ -366,24 +358,11 @@ class MemoryTables:
     # Lists
 
     def query(self, where: JobFilter, before_seq: int | None, limit: int) -> list[Job]:
-        found = [job for job in self._jobs.values() if self._matches(job, where)]
+        asked = list(conditions(where))
+        found = [job for job in self._jobs.values() if matches(job, self._letters.get(job.ref), asked)]
         if before_seq is not None:
             found = [job for job in found if job.spec.seq < before_seq]
         return sorted(found, key=lambda job: -job.spec.seq)[:limit]
-
-    def _matches(self, job: Job, where: JobFilter) -> bool:
-        spec = job.spec
-        letter = self._letters.get(job.ref)
-        return (
-            where.tenant in (None, spec.tenant)
-            and where.queue in (None, spec.queue)
-            and where.job_type in (None, spec.job_type)
-            and (where.states is None or job.state in where.states)
-            and where.labels.items() <= spec.labels.items()
-            and (where.enqueued_from is None or spec.enqueued_at >= where.enqueued_from)
-            and (where.enqueued_before is None or spec.enqueued_at < where.enqueued_before)
-            and (where.dead_letter is None or (letter is not None and letter.disposition is where.dead_letter))
-        )
 
     def chunks(self, tenant: str | None, after: int, limit: int) -> list[Chunk]:
         start = bisect_right(self._chunks, after, key=lambda chunk: chunk.position)
@@ -485,6 +464,7 @@ class MemoryTables:
             self._rules.clear()
         self._buckets.update(unit.buckets)
         self._positions.update(unit.positions)
+        self._remove(unit)
         self._meta = unit.meta
         for tenant, events in unit.events.items():
             self._meta = replace(self._meta, feed_head=self._meta.feed_head + 1)
@@ -493,6 +473,20 @@ class MemoryTables:
         del self._chunks[:kept]
         if unit.wrote:
             self._meta = replace(self._meta, mark=max(self._meta.mark, unit.now))
+
+    def _remove(self, unit: Unit) -> None:
+        """What a sweep cleans, and a purge."""
+        kinds: dict[str, dict[Any, Any]] = {
+            "binding": self._bindings,
+            "result": self._results,
+            "document": self._documents,
+            "bucket": self._buckets,
+        }
+        for kind, cleaned in unit.cleaned.items():
+            _merge(kinds[kind], {one.key: None for one in cleaned})
+        for purged in unit.purged.values():
+            for ended in purged:
+                self._forget(self._jobs[ended.ref])
 
     def _save(self, job: Job) -> None:
         before = self._jobs.get(job.ref)

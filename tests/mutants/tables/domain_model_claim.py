@@ -254,4 +254,11 @@ MUTANTS = (
         ),
         killers=("machine-memory",),
     ),
+    Mutant(
+        name="claim-wake-counts-paused",
+        what="wake_after tells the time of jobs in paused queues.",
+        breaks="H15: wake_after",
+        edits=(Edit("_first_upcoming", "if not paused and (tenants", "if (tenants"),),
+        killers=("machine-memory",),
+    ),
 )

@@ -64,19 +64,6 @@ MUTANTS = (
         killers=("machine-memory",),
     ),
     Mutant(
-        name="claim-wake-counts-paused",
-        what="wake_after tells the time of jobs in paused queues.",
-        breaks="H15: wake_after",
-        edits=(
-            Edit(
-                "MemoryTables.next_run_at",
-                "if run_at > now and asked and not self._paused(tenant, queue):",
-                "if run_at > now and asked:",
-            ),
-        ),
-        killers=("machine-memory",),
-    ),
-    Mutant(
         name="feed-shows-other-tenants",
         what="A tenant sees the events of all.",
         breaks="H14",
@@ -88,68 +75,6 @@ MUTANTS = (
             ),
         ),
         killers=("machine-memory",),
-    ),
-    Mutant(
-        name="purge-ignores-child",
-        what="A parent is purged while a child waits.",
-        breaks="H4: non-terminal child",
-        edits=(
-            Edit(
-                "MemoryTables._spared",
-                (
-                    "or (letter is not None and letter.disposition is Disposition.OPEN)\n"
-                    "        or job.ref in self._from"
-                ),
-                "or (letter is not None and letter.disposition is Disposition.OPEN)",
-            ),
-        ),
-        killers=("machine-memory",),
-    ),
-    Mutant(
-        name="purge-ignores-draining",
-        what="A cancelled job is purged while its slot drains.",
-        breaks="§4 purge",
-        edits=(
-            Edit(
-                "MemoryTables._spared",
-                ("or job.ref in self._from\n        or job.ref in self._slots"),
-                "or job.ref in self._from",
-            ),
-        ),
-        killers=("machine-memory",),
-    ),
-    Mutant(
-        name="purge-ignores-open-letter",
-        what="A failed job is purged while its dead letter is open.",
-        breaks="H4: open dead letter",
-        edits=(
-            Edit(
-                "MemoryTables._spared",
-                (
-                    "(held and job.spec.unique is Unique.WINDOW)\n"
-                    "        or (letter is not None and letter.disposition is Disposition.OPEN)"
-                ),
-                "(held and job.spec.unique is Unique.WINDOW)",
-            ),
-        ),
-        killers=("machine-memory",),
-    ),
-    Mutant(
-        name="purge-ignores-window",
-        what="A job is purged while its window key lives.",
-        breaks="H4, H9: live window binding",
-        edits=(
-            Edit(
-                "MemoryTables._spared",
-                "(held and job.spec.unique is Unique.WINDOW)",
-                "(held and job.spec.unique is Unique.ACTIVE)",
-            ),
-        ),
-        killers=("conformance-memory",),
-        why=(
-            "needs a window that ends on a later day than its success, and a purge between: the windows of "
-            "the machine are a day at most"
-        ),
     ),
     Mutant(
         name="purge-keeps-key",

@@ -9,13 +9,7 @@ MUTANTS = (
         name="sql-query-bound-excluded",
         what="A query leaves out the moment that its time begins with.",
         breaks="query",
-        edits=(
-            Edit(
-                "_terms",
-                'terms.add("enqueued_at >= ?", where.enqueued_from)',
-                'terms.add("enqueued_at > ?", where.enqueued_from)',
-            ),
-        ),
+        edits=(Edit("_add", 'terms.add(f"{column} >= ?", one.value)', 'terms.add(f"{column} > ?", one.value)'),),
         killers=("machine-sqlite",),
     ),
     Mutant(
@@ -23,7 +17,11 @@ MUTANTS = (
         what="A query of one tenant lists the jobs of others.",
         breaks="§11 tenancy, query",
         edits=(
-            Edit("_terms", 'terms.add(f"{listed} = ?", where.tenant)', 'terms.add(f"{listed} >= ?", where.tenant)'),
+            Edit(
+                "_add",
+                'terms.add(f"{column} = ?", one.value)',
+                "terms.add(f\"{column} {'>=' if one.field == 'tenant' else '='} ?\", one.value)",
+            ),
         ),
         killers=("machine-sqlite",),
     ),

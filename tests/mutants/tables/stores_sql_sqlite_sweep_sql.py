@@ -43,63 +43,30 @@ MUTANTS = (
         name="sql-purge-keeps-key",
         what="A retained key outlives its purged job.",
         breaks="§9 retained",
-        edits=(
-            Edit(
-                "purge_bindings",
-                "DELETE FROM binding WHERE (tenant, job_id) IN (SELECT tenant, id FROM purging)",
-                "DELETE FROM binding WHERE (tenant, job_id) IN (SELECT id, tenant FROM purging)",
-            ),
-        ),
+        edits=(Edit("purge_binding", "tenant = ? AND job_id = ?", "job_id = ? AND tenant = ?"),),
         killers=("machine-sqlite",),
     ),
     Mutant(
         name="sql-purge-takes-open-letters",
-        what="A failed job is purged while its dead letter is open.",
+        what="A purge isn't told of dead letters.",
         breaks="§4 purge",
-        edits=(
-            Edit(
-                "purging_fill",
-                (
-                    "AND NOT EXISTS (\n"
-                    "      SELECT 1 FROM dead_letter AS d WHERE d.tenant = j.tenant AND d.job_id = j.id AND "
-                    "d.disposition = 'open'\n"
-                    "  )\n"
-                    "  AND NOT EXISTS ("
-                ),
-                "AND NOT EXISTS (",
-            ),
-        ),
+        edits=(Edit("ended_jobs", "b.expires_at, d.disposition,", "b.expires_at, NULL,"),),
         killers=("machine-sqlite",),
     ),
     Mutant(
         name="sql-purge-takes-parents",
-        what="A parent is purged while a child waits.",
+        what="A purge isn't told of children.",
         breaks="§4 purge",
-        edits=(
-            Edit(
-                "purging_fill",
-                (
-                    "WHERE f.day = ?1 AND f.state = ?2\n"
-                    "  AND NOT EXISTS (SELECT 1 FROM edge AS e WHERE e.tenant = j.tenant AND e.parent = j.id)"
-                ),
-                "WHERE f.day = ?1 AND f.state = ?2",
-            ),
-        ),
+        edits=(Edit("ended_jobs", "e.tenant = j.tenant AND e.parent = j.id", "e.tenant = j.id AND e.parent = j.id"),),
         killers=("machine-sqlite",),
     ),
     Mutant(
         name="sql-purge-takes-window",
-        what="A job is purged while its window key lives.",
+        what="A purge isn't told of keys.",
         breaks="§4 purge",
         edits=(
-            Edit(
-                "purging_fill", "AND (b.expires_at IS NULL OR b.expires_at > ?3)", "AND (b.expires_at IS NULL AND ?3)"
-            ),
+            Edit("ended_jobs", "ON b.tenant = j.tenant AND b.job_id = j.id", "ON b.tenant = j.id AND b.job_id = j.id"),
         ),
-        killers=("conformance-sqlite",),
-        why=(
-            "needs a window that ends on a later day than its success, and a purge between: the windows of "
-            "the machine are a day at most"
-        ),
+        killers=("machine-sqlite",),
     ),
 )

@@ -262,17 +262,6 @@ MUTANTS = (
         killers=("machine-sqlite",),
     ),
     Mutant(
-        name="sql-purge-forgets-to-empty",
-        what="A purge takes what the purge before it took, once more.",
-        breaks="§4 purge",
-        edits=(
-            Edit(
-                "SqliteTables.purge", ('self.run("purge_jobs")\n    self.run("purging_end")'), 'self.run("purge_jobs")'
-            ),
-        ),
-        killers=("machine-sqlite",),
-    ),
-    Mutant(
         name="sql-renew-keeps-deadline",
         what="A renewal does not reach the column that sweep scans, and sweep does not check again.",
         breaks="§4 sweep: re-checked inside the write",
@@ -343,8 +332,8 @@ MUTANTS = (
         edits=(
             Edit(
                 "SqliteTables.restore_job",
-                'for table in ("label", "running", "finished", *KEYS):',
-                'for table in ("job", "label", "running", "finished", *KEYS):',
+                'for table in ("label", "running", "finished", *WAITING):',
+                'for table in ("job", "label", "running", "finished", *WAITING):',
             ),
         ),
         killers=("conformance-sqlite",),

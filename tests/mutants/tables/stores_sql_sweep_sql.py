@@ -9,24 +9,7 @@ MUTANTS = (
         name="sql-clean-live-buckets",
         what="A sweep forgets a bucket that still holds jobs back.",
         breaks="§11 rate",
-        edits=(Edit("clean_buckets", "1 * 1000 ORDER BY tat", "1 * 1000 + 60000000 ORDER BY tat"),),
-        killers=("machine-sqlite",),
-    ),
-    Mutant(
-        name="sql-clean-results-of-parents",
-        what="A sweep cleans a parent's result while a child may ask for it.",
-        breaks="§15 results of parents",
-        edits=(
-            Edit(
-                "clean_results",
-                (
-                    "WHERE r.expires_at <= $1\n"
-                    "      AND NOT EXISTS (SELECT 1 FROM tenure.edge AS e WHERE e.tenant = j.tenant AND e.parent = "
-                    "j.id)"
-                ),
-                "WHERE r.expires_at <= $1",
-            ),
-        ),
+        edits=(Edit("due_bucket", "tat <= $1", "tat <= $1 + 60000000"),),
         killers=("machine-sqlite",),
     ),
     Mutant(

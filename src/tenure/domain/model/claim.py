@@ -6,7 +6,7 @@ stays so (takes only use up room), which is what lets the walk drop it for good.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 import msgspec
@@ -95,6 +95,20 @@ def lone_cursor(at: Cursor, tenant: str, weight: int, given: int) -> Cursor:
     if left:
         turns, used = turns + 1 + (left - 1) // weight, (left - 1) % weight + 1
     return Cursor(tenant, used, turns)
+
+
+def next_run_at(tables: Tables, queues: Sequence[str], tenants: Sequence[str] | None, now: Ms) -> Ms | None:
+    """The earliest run_at after `now` of a pending job whose tenant and queue aren't paused."""
+    found = [_first_upcoming(tables, queue, tenants, now) for queue in queues]
+    return min((run_at for run_at in found if run_at is not None), default=None)
+
+
+def _first_upcoming(tables: Tables, queue: str, tenants: Sequence[str] | None, now: Ms) -> Ms | None:
+    for run_at, tenant in tables.upcoming(queue, now):
+        paused = tables.tenant_config(tenant).paused or tables.rules(tenant, queue).paused
+        if not paused and (tenants is None or tenant in tenants):
+            return run_at
+    return None
 
 
 class Taken(msgspec.Struct, frozen=True, gc=False):
@@ -457,7 +471,7 @@ class Walk:
         """How long nothing more can become takeable by time alone. Every tenant was visited: the claim ended short."""
         taken = {one.job.ref for one in self.taken}
         waits = [wait for lane in self._distinct_lanes() for wait in lane.waits(taken)]
-        run_at = self.tables.next_run_at(self.queues, self.request.tenants, self.now)
+        run_at = next_run_at(self.tables, self.queues, self.request.tenants, self.now)
         if run_at is not None:
             waits.append(run_at - self.now)
         return min(waits, default=None)

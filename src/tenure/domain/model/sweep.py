@@ -10,6 +10,7 @@ from tenure.domain.errors import Refused, StoreFrozen
 from tenure.domain.event import Event
 from tenure.domain.job import Job
 from tenure.domain.model import moves
+from tenure.domain.model.retention import CLEANED, cleanable, purgeable
 from tenure.domain.model.unit import Unit
 from tenure.domain.names import DAY, SYSTEM, Ms
 from tenure.domain.states import Command, EventKind, State
@@ -36,7 +37,9 @@ def sweep(unit: Unit, interval: Ms, limit: int, hold: Ms | None) -> Swept | Refu
         expired=_expire(unit, limit),
         drained=0 if held else _drain(unit, limit),
     )
-    unit.tables.clean(unit.now, limit)
+    for kind in CLEANED:
+        unit.cleaned[kind] = cleanable(unit.tables, kind, unit.now, limit)
+    unit.tables.tidy(unit.now, limit)
     _trim_feed(unit, limit)
     return Swept(True, unit.now, counts, tuple(_named(job) for job in lost if job.state is State.FAILED))
 
@@ -123,9 +126,10 @@ def purge(unit: Unit, retention: Retention) -> Purged | Refused | None:
     for batch in unit.tables.finished():
         if (batch.day + 1) * DAY + kept[batch.state] > unit.now:
             continue
-        count = unit.tables.purge(batch, unit.now)
-        if count:
-            day = day_text(batch.day)
+        purged = purgeable(unit.tables, batch, unit.now)
+        if purged:
+            unit.purged[batch] = purged
+            day, count = day_text(batch.day), len(purged)
             event = Event(
                 tenant=SYSTEM, kind=EventKind.PURGED, at=unit.now, day=day, state=batch.state.value, count=count
             )

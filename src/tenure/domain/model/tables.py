@@ -17,6 +17,7 @@ from tenure.domain.names import Ms
 from tenure.domain.states import State
 
 if TYPE_CHECKING:
+    from tenure.domain.model.retention import Due, Ended
     from tenure.domain.model.unit import Unit
 
 Lane = tuple[str, str]
@@ -138,8 +139,8 @@ class Tables(Protocol):
     def head(self, lane: Lane, group: str, now: Ms) -> Job | None:
         """The pending (unexpired) or running job of lowest arrival in an ordered group."""
 
-    def next_run_at(self, queues: Sequence[str], tenants: Sequence[str] | None, now: Ms) -> Ms | None:
-        """The earliest run_at after `now` of a pending job whose tenant and queue aren't paused."""
+    def upcoming(self, queue: str, now: Ms) -> Iterator[tuple[Ms, str]]:
+        """(run_at, tenant) of a queue's pending jobs after `now`, by time, read as far as they are asked for."""
 
     # Scans of sweep and purge
 
@@ -155,8 +156,11 @@ class Tables(Protocol):
     def drained(self, now: Ms, limit: int) -> list[Slot]:
         """Draining slots whose lease has expired, by (deadline, tenant, id)."""
 
-    def clean(self, now: Ms, limit: int) -> None:
-        """Removes what already counts as gone: bindings, results and documents past their time, idle buckets."""
+    def due(self, kind: str, until: int, after: "Due | None", limit: int) -> "list[Due]":
+        """Rows of a kind whose time is up to `until`, by (time, key), after one."""
+
+    def tidy(self, now: Ms, limit: int) -> None:
+        """Lets a store remove what it keeps for its own use only, once a sweep."""
 
     def old_chunks(self, before: Ms, limit: int) -> int | None:
         """Position of the last of the first `limit` chunks if written before `before`; None when none is."""
@@ -164,11 +168,8 @@ class Tables(Protocol):
     def finished(self) -> list[FinishedBatch]:
         """The (day, state) pairs that hold ended jobs, in order."""
 
-    def purge(self, batch: FinishedBatch, now: Ms) -> int:
-        """Deletes the jobs of one day and state, with all that is theirs, and counts them.
-
-        Spared: a job with a live window binding, an open dead letter, a child that isn't terminal, or a draining slot.
-        """
+    def ended(self, batch: FinishedBatch, after: int, limit: int) -> "list[Ended]":
+        """The jobs of one day and state, in order of arrival, after an arrival number."""
 
     # Lists
 

@@ -16,7 +16,8 @@ from tenure.domain.event import Event, Told
 from tenure.domain.job import Binding, BindingKey, DeadLetter, Edge, Job, Ref, Result, Slot
 from tenure.domain.model.bulk import BulkLease, BulkSuccess
 from tenure.domain.model.families import Family
-from tenure.domain.model.tables import BucketKey, DocumentKey, Lane, Meta, Tables
+from tenure.domain.model.retention import Due, Ended
+from tenure.domain.model.tables import BucketKey, DocumentKey, FinishedBatch, Lane, Meta, Tables
 from tenure.domain.names import Ms
 from tenure.domain.states import State
 from tenure.domain.store import CANCELS, EVERYTHING, FEED_TOPIC, document_topic, job_topic, queue_topic
@@ -70,6 +71,10 @@ class Unit:
         self.leased: list[BulkLease] = []
         self.succeeded: list[BulkSuccess] = []
         self.events: dict[str, list[Told]] = {}
+        self.cleaned: dict[str, list[Due]] = {}
+        """Rows that a sweep removes because their time has passed, by their kind."""
+        self.purged: dict[FinishedBatch, list[Ended]] = {}
+        """Ended jobs that a purge removes, with all that is theirs."""
         self._meta_before = self.meta
         self._by_parent: dict[Ref, set[str]] = {}
         self._by_child: dict[Ref, set[str]] = {}
@@ -329,6 +334,8 @@ class Unit:
                 self.positions,
                 self.cascades,
                 self.events,
+                self.cleaned,
+                self.purged,
             )
         )
 

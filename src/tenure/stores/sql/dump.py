@@ -10,7 +10,7 @@ from tenure.stores.sql.rows import Row
 if TYPE_CHECKING:
     from tenure.stores.sql.tables import SqlTables
 
-_KEYS = {
+KEYS = {
     "job": 2,
     "body": 2,
     "binding": 4,
@@ -34,7 +34,7 @@ def dump(tables: "SqlTables", kind: str, after: str, limit: int) -> list[tuple[s
     if kind in FAMILIES:
         found = tables.all("dump_attached", *_parts(after, 3), kind, limit)
         return [("\0".join(row[:3]), (row[:2], row[2], rows.attached_of(kind, row[3]))) for row in found]
-    start: list[Any] = [int(after or 0)] if kind in _NUMBERED else _parts(after, _KEYS[kind])
+    start: list[Any] = [int(after or 0)] if kind in _NUMBERED else _parts(after, KEYS[kind])
     return [_dumped(kind, row) for row in tables.all(f"dump_{kind}", *start, limit)]
 
 
@@ -51,7 +51,7 @@ def _dumped(kind: str, row: Row) -> tuple[str, Any]:
             return f"{row[0]:020d}", (row[0], (row[1], row[2]))
         case "chunk":
             return f"{row[0]:020d}", rows.chunk_of(row)
-    return "\0".join(row[: _KEYS[kind]]), _value(kind, row)
+    return "\0".join(row[: KEYS[kind]]), _value(kind, row)
 
 
 def _value(kind: str, row: Row) -> Any:

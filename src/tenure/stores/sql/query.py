@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tenure.domain.calls import JobFilter
+from tenure.domain.model.listing import Comparison, Condition, conditions
 from tenure.domain.store import Span
 
 
@@ -74,29 +75,31 @@ def span_terms(span: Span, seq: str = "seq") -> list[str]:
 def _terms(where: JobFilter, listed: str) -> Terms:
     """Labels and dead letters are looked up by their own indexes."""
     terms = Terms()
-    if where.tenant is not None:
-        terms.add(f"{listed} = ?", where.tenant)
-    if where.queue is not None:
-        terms.add("queue = ?", where.queue)
-    if where.job_type is not None:
-        terms.add("job_type = ?", where.job_type)
-    if where.states is not None:
-        marks = ", ".join("?" for _ in where.states)
-        terms.add(f"state IN ({marks})", *(state.value for state in where.states))
-    if where.enqueued_from is not None:
-        terms.add("enqueued_at >= ?", where.enqueued_from)
-    if where.enqueued_before is not None:
-        terms.add("enqueued_at < ?", where.enqueued_before)
-    for name, value in where.labels.items():
-        if where.tenant is None:
-            terms.add("seq IN (SELECT seq FROM tenure.label WHERE name = ? AND value = ?)", name, value)
-        else:
-            sql = "seq IN (SELECT seq FROM tenure.label WHERE label.tenant = ? AND name = ? AND value = ?)"
-            terms.add(sql, where.tenant, name, value)
-    if where.dead_letter is not None:
-        sql = (
-            "EXISTS (SELECT 1 FROM tenure.dead_letter AS d "
-            "WHERE d.tenant = record.tenant AND d.job_id = record.id AND d.disposition = ?)"
-        )
-        terms.add(sql, where.dead_letter.value)
+    for one in conditions(where):
+        _add(terms, one, listed, where.tenant)
     return terms
+
+
+def _add(terms: Terms, one: Condition, listed: str, tenant: str | None) -> None:
+    column = listed if one.field == "tenant" else one.field
+    match one.test:
+        case Comparison.IS:
+            terms.add(f"{column} = ?", one.value)
+        case Comparison.AMONG:
+            marks = ", ".join("?" for _ in one.value)
+            terms.add(f"{column} IN ({marks})", *(value.value for value in one.value))
+        case Comparison.FROM:
+            terms.add(f"{column} >= ?", one.value)
+        case Comparison.BEFORE:
+            terms.add(f"{column} < ?", one.value)
+        case Comparison.LABEL if tenant is None:
+            terms.add("seq IN (SELECT seq FROM tenure.label WHERE name = ? AND value = ?)", one.field, one.value)
+        case Comparison.LABEL:
+            sql = "seq IN (SELECT seq FROM tenure.label WHERE label.tenant = ? AND name = ? AND value = ?)"
+            terms.add(sql, tenant, one.field, one.value)
+        case Comparison.LETTER:
+            sql = (
+                "EXISTS (SELECT 1 FROM tenure.dead_letter AS d "
+                "WHERE d.tenant = record.tenant AND d.job_id = record.id AND d.disposition = ?)"
+            )
+            terms.add(sql, one.value.value)

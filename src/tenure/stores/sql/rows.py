@@ -12,6 +12,7 @@ from tenure.domain.event import unfold
 from tenure.domain.job import Binding, DeadLetter, Edge, Job, Result, Slot, Spec, as_enqueued
 from tenure.domain.model import Chunk
 from tenure.domain.model.families import FAMILIES
+from tenure.domain.model.retention import Ended
 from tenure.domain.names import DAY, Ms
 from tenure.domain.states import Disposition, OnParentFailure, State, Unique
 from tenure.stores import records
@@ -80,6 +81,19 @@ def edge_of(row: Row) -> Edge:
 
 def edge_row(edge: Edge) -> Row:
     return (edge.tenant, edge.parent, edge.child, edge.child_seq, edge.on_failure.value, int(edge.resolved))
+
+
+def ended_of(row: Row) -> Ended:
+    """(seq, tenant, id, the binding's four columns, the letter's disposition, whether it has a child, and a slot)."""
+    seq, tenant, id, *binding, letter, child, draining = row
+    return Ended(
+        (tenant, id),
+        seq,
+        None if binding[0] is None else binding_of((*(None,) * 4, *binding)),
+        None if letter is None else Disposition(letter),
+        bool(child),
+        bool(draining),
+    )
 
 
 def letter_of(row: Row) -> DeadLetter:

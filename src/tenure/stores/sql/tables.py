@@ -13,15 +13,17 @@ from tenure.domain.calls import Document, JobFilter
 from tenure.domain.config import QUEUE, TENANT, QueueRules, TenantConfig, merge
 from tenure.domain.job import Binding, BindingKey, DeadLetter, Edge, Job, Ref, Result, Slot, Spec
 from tenure.domain.model import Chunk, FinishedBatch, Meta, Unit
+from tenure.domain.model.claim import next_run_at
 from tenure.domain.model.documents import configs, parse
 from tenure.domain.model.families import Family
+from tenure.domain.model.retention import Due, Ended
 from tenure.domain.model.tables import BucketKey, DocumentKey, Lane
 from tenure.domain.names import Ms
 from tenure.domain.states import State
 from tenure.domain.store import Span
 from tenure.stores import records
 from tenure.stores.sql import rows
-from tenure.stores.sql.dump import dump, restore
+from tenure.stores.sql.dump import KEYS, dump, restore
 from tenure.stores.sql.query import LISTED, query_sql
 from tenure.stores.sql.rows import Row
 from tenure.stores.ways import Ways
@@ -285,20 +287,12 @@ class SqlTables(ABC):
         found = self._records("head", lane[1], lane[0], group, now)
         return found[0] if found else None
 
-    def next_run_at(self, queues: Sequence[str], tenants: Sequence[str] | None, now: Ms) -> Ms | None:
-        found = [self._upcoming(queue, tenants, now) for queue in queues]
-        return min((run_at for run_at in found if run_at is not None), default=None)
-
     @abstractmethod
-    def _coming(self, queue: str, now: Ms) -> Iterator[Row]:
-        """(run_at, tenant) of a queue's future jobs, by time, read as far as they are asked for."""
+    def upcoming(self, queue: str, now: Ms) -> Iterator[tuple[Ms, str]]: ...
 
-    def _upcoming(self, queue: str, tenants: Sequence[str] | None, now: Ms) -> Ms | None:
-        for run_at, tenant in self._coming(queue, now):
-            paused = self.tenant_config(tenant).paused or self.rules(tenant, queue).paused
-            if not paused and (tenants is None or tenant in tenants):
-                return int(run_at)
-        return None
+    def next_run_at(self, queues: Sequence[str], tenants: Sequence[str] | None, now: Ms) -> Ms | None:
+        """As the model says it, for a claim by a short way."""
+        return next_run_at(self, queues, tenants, now)
 
     # Scans of sweep and purge
 
@@ -314,9 +308,19 @@ class SqlTables(ABC):
     def drained(self, now: Ms, limit: int) -> list[Slot]:
         return [rows.slot_of(row) for row in self.all("drained", now, limit)]
 
-    def clean(self, now: Ms, limit: int) -> None:
-        for name in ("clean_bindings", "clean_results", "clean_documents", "clean_buckets"):
-            self.run(name, now, limit)
+    def due(self, kind: str, until: int, after: Due | None, limit: int) -> list[Due]:
+        at, key = (-1, ("",) * KEYS[kind]) if after is None else (after.at, after.key)
+        found = self.all(f"due_{kind}", until, at, *key, limit)
+        return [Due(row[0], row[2:], row[1]) for row in found]
+
+    def clean(self, unit: Unit) -> None:
+        """Removes the rows that a sweep chose, unless their time is another now."""
+        for kind, cleaned in unit.cleaned.items():
+            keys = [(one.at, one.seq) if kind == "result" else (*one.key, one.at) for one in cleaned]
+            self.many(f"clean_{kind}", sorted(keys))
+
+    @abstractmethod
+    def tidy(self, now: Ms, limit: int) -> None: ...
 
     def old_chunks(self, before: Ms, limit: int) -> int | None:
         last: int | None = self.row("old_chunks", before, limit)[0]
@@ -330,8 +334,9 @@ class SqlTables(ABC):
             found.append(FinishedBatch(last[0], State(last[1])))
         return found
 
-    @abstractmethod
-    def purge(self, batch: FinishedBatch, now: Ms) -> int: ...
+    def ended(self, batch: FinishedBatch, after: int, limit: int) -> list[Ended]:
+        found = self.all("ended_jobs", batch.day, batch.state.value, after, limit)
+        return [rows.ended_of(row) for row in found]
 
     # Lists
 

@@ -14,9 +14,10 @@ from tenure.domain.calls import Document
 from tenure.domain.config import QUEUE, TENANT, QueueConfig
 from tenure.domain.event import encode_events
 from tenure.domain.job import Job
-from tenure.domain.model import Meta, Unit
+from tenure.domain.model import FinishedBatch, Meta, Unit
 from tenure.domain.model.documents import parse
 from tenure.domain.model.entries import labels, waiting
+from tenure.domain.model.retention import Ended
 from tenure.domain.model.tables import DocumentKey
 from tenure.domain.names import DAY, Ms
 from tenure.domain.states import TERMINAL, State
@@ -58,6 +59,9 @@ def keep(tables: "PostgresTables", unit: Unit) -> tuple[Meta, bool]:
     _keep_cascades(tables, unit)
     tables.many("put_bucket", sorted((*key, tat) for key, tat in unit.buckets.items()))
     tables.many("put_position", sorted((*lane, group) for lane, group in unit.positions.items()))
+    tables.clean(unit)
+    for batch, purged in unit.purged.items():
+        _purge(tables, batch, purged)
     _check_children(tables, unit)
     modes.hold(tables, unit)
     changed = modes.changes(tables, unit)
@@ -335,6 +339,14 @@ def _keep_map(tables: "PostgresTables", table: str, changes: dict[Any, Any], row
     tables.many(f"drop_{table}", sorted(key for key, value in changes.items() if value is None))
     put = sorted(key for key, value in changes.items() if value is not None)
     tables.many(f"put_{table}", [row(key, changes[key]) for key in put])
+
+
+def _purge(tables: "PostgresTables", batch: FinishedBatch, jobs: list[Ended]) -> None:
+    """Another purge may have taken some of them meanwhile: its event has counted them."""
+    (count,) = tables.row("purge", tables.pipeline.column("bigint", [job.seq for job in jobs]))
+    if count != len(jobs):
+        raise Overtaken
+    tables.run("forget_ended", batch.day, batch.state.value)
 
 
 # Configuration, and the store's own numbers

@@ -20,6 +20,7 @@ from tenure.domain.calls import Claim, Document
 from tenure.domain.job import Edge, Job, NewJob, Ref, Spec, secret_hash
 from tenure.domain.model import FinishedBatch, Meta, Unit
 from tenure.domain.model.entries import labels, waiting
+from tenure.domain.model.retention import Ended
 from tenure.domain.model.tables import BucketKey, DocumentKey, Lane
 from tenure.domain.names import Ms
 from tenure.domain.states import TERMINAL, State
@@ -449,7 +450,7 @@ class PostgresTables(SqlTables):
             last = (-page[-1][3], page[-1][4], page[-1][0]) if page else (-101, 0, 0)
             yield from self.line_after(lane, group, now, ahead, last)
 
-    def _coming(self, queue: str, now: Ms) -> Iterator[Row]:
+    def upcoming(self, queue: str, now: Ms) -> Iterator[Row]:
         """If the clock went back, some of them only seemed due and stand in `ready`."""
         if now < self.place.promoted - self.place.slack:
             return iter(sorted([*self.all("early", queue, now), *self._scheduled(queue, now)]))
@@ -468,8 +469,7 @@ class PostgresTables(SqlTables):
 
     # Sweep, purge, transfer
 
-    def clean(self, now: Ms, limit: int) -> None:
-        super().clean(now, limit)
+    def tidy(self, now: Ms, limit: int) -> None:
         self.run("clean_claims", now, limit, self._first_claimed())
 
     def finished(self) -> list[FinishedBatch]:
@@ -511,11 +511,12 @@ class PostgresTables(SqlTables):
     def lost(self, now: Ms, limit: int) -> list[Job]:
         return self._records("lost", now, limit, self._first_claimed())
 
-    def purge(self, batch: FinishedBatch, now: Ms) -> int:
+    def ended(self, batch: FinishedBatch, after: int, limit: int) -> list[Ended]:
         self.run("scan_freely")
-        count = int(self.row("purge", batch.day, batch.state.value, now)[0])
-        self.run("forget_ended", batch.day, batch.state.value)
-        return count
+        found = super().ended(batch, after, limit)
+        if not found:
+            self.run("forget_ended", batch.day, batch.state.value)
+        return found
 
     def dump(self, kind: str, after: str, limit: int) -> list[tuple[str, Any]]:
         if kind == "meta" and not after:

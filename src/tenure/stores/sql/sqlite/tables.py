@@ -12,9 +12,10 @@ from msgspec.structs import astuple, replace
 from tenure.domain.config import QUEUE, TENANT
 from tenure.domain.event import encode_events
 from tenure.domain.job import Edge, Job, Ref
-from tenure.domain.model import FinishedBatch, Meta, Unit
+from tenure.domain.model import Meta, Unit
 from tenure.domain.model.bulk import BulkLease
 from tenure.domain.model.entries import WAITING, key_of, labels, moved, waiting
+from tenure.domain.model.retention import Ended
 from tenure.domain.model.tables import Lane
 from tenure.domain.names import DAY, Ms
 from tenure.domain.states import TERMINAL, State
@@ -134,18 +135,11 @@ class SqliteTables(SqlTables):
         self._promoted = now
         self.run("set_promoted", now)
 
-    def _coming(self, queue: str, now: Ms) -> Iterator[Row]:
+    def upcoming(self, queue: str, now: Ms) -> Iterator[Row]:
         return self.connection.execute(SQL["upcoming"], (queue, now))
 
-    def purge(self, batch: FinishedBatch, now: Ms) -> int:
-        self.run("purging_begin")
-        count = self._changed("purging_fill", batch.day, batch.state.value, now)
-        for name in ("results", "dead_letters", "bindings", "labels", "bodies"):
-            self.run(f"purge_{name}")
-        self.run("purge_finished", batch.day, batch.state.value)
-        self.run("purge_jobs")
-        self.run("purging_end")
-        return count
+    def tidy(self, now: Ms, limit: int) -> None:
+        """Nothing here is for its own use only."""
 
     # Writing
 
@@ -183,7 +177,18 @@ class SqliteTables(SqlTables):
             self.many("put_bucket", [(*key, tat) for key, tat in unit.buckets.items()])
         if unit.positions:
             self.many("put_position", [(*lane, group) for lane, group in unit.positions.items()])
+        self.clean(unit)
+        for purged in unit.purged.values():
+            self._purge(purged)
         self._keep_meta(unit)
+
+    def _purge(self, jobs: list[Ended]) -> None:
+        """Removes ended jobs, with all that is theirs."""
+        self.many("drop_dead_letter", [job.ref for job in jobs if job.letter is not None])
+        self.many("purge_binding", [job.ref for job in jobs if job.binding is not None])
+        seqs = rows.json_text([job.seq for job in jobs])
+        for name in ("results", "labels", "bodies", "finished", "jobs"):
+            self.run(f"purge_{name}", seqs)
 
     def _keep_jobs(self, unit: Unit) -> None:
         now, running = unit.now, self.running

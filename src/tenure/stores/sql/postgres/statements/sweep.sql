@@ -1,21 +1,23 @@
 -- Purging, and the parents that may have ended unseen.
 
+-- name: ended_jobs
+-- The ended jobs of one day and state, with the rows that may still need their records. The list comes first, by day: with
+-- "ORDER BY seq" the index of seq would be read through all other days.
+WITH page AS MATERIALIZED (
+    SELECT f.seq FROM tenure.finished AS f WHERE f.day = $1 AND f.state = $2 AND f.seq > $3 ORDER BY f.seq + 0 LIMIT $4
+)
+SELECT j.seq, j.tenant, j.id, b.job_id, b.fingerprint, b.uniqueness, b.expires_at, d.disposition,
+       EXISTS (SELECT 1 FROM tenure.edge AS e WHERE e.tenant = j.tenant AND e.parent = j.id),
+       EXISTS (SELECT 1 FROM tenure.slot AS s WHERE s.tenant = j.tenant AND s.job_id = j.id)
+FROM page JOIN tenure.job AS j ON j.seq = page.seq
+    LEFT JOIN tenure.binding AS b ON b.tenant = j.tenant AND b.job_id = j.id
+    LEFT JOIN tenure.dead_letter AS d ON d.tenant = j.tenant AND d.job_id = j.id
+ORDER BY j.seq
+
 -- name: purge
--- The ended jobs of one day and state that no guard spares, with all that is theirs.
+-- Ended jobs, by arrival number, with all that is theirs; how many there were.
 WITH purging AS MATERIALIZED (
-    SELECT j.seq, j.tenant, j.id FROM tenure.finished AS f JOIN tenure.job AS j ON j.seq = f.seq
-    WHERE f.day = $1 AND f.state = $2
-      AND NOT EXISTS (SELECT 1 FROM tenure.edge AS e WHERE e.tenant = j.tenant AND e.parent = j.id)
-      AND NOT EXISTS (SELECT 1 FROM tenure.slot AS s WHERE s.tenant = j.tenant AND s.job_id = j.id)
-      AND NOT EXISTS (
-          SELECT 1 FROM tenure.dead_letter AS d
-          WHERE d.tenant = j.tenant AND d.job_id = j.id AND d.disposition = 'open'
-      )
-      AND NOT EXISTS (
-          SELECT 1 FROM tenure.binding AS b
-          WHERE b.tenant = j.tenant AND b.job_id = j.id AND b.uniqueness = 'window'
-            AND (b.expires_at IS NULL OR b.expires_at > $3)
-      )
+    SELECT j.seq, j.tenant, j.id FROM tenure.job AS j WHERE j.seq = ANY ($1)
 ), results AS (
     DELETE FROM tenure.result AS r USING purging WHERE r.seq = purging.seq
 ), letters AS (
@@ -27,9 +29,9 @@ WITH purging AS MATERIALIZED (
 ), ended AS (
     DELETE FROM tenure.finished AS f USING purging WHERE f.seq = purging.seq
 ), jobs AS (
-    DELETE FROM tenure.job AS j USING purging WHERE j.seq = purging.seq
+    DELETE FROM tenure.job AS j USING purging WHERE j.seq = purging.seq RETURNING 1
 )
-SELECT count(*) FROM purging
+SELECT count(*) FROM jobs
 
 -- name: recheck
 INSERT INTO tenure.recheck (tenant, id) @rows(tenant text, id text)

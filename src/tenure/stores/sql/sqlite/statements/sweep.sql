@@ -1,47 +1,35 @@
 -- The scans and deletions of sweep and purge.
 
--- name: purging_begin
-CREATE TEMP TABLE IF NOT EXISTS purging (seq INTEGER PRIMARY KEY, tenant TEXT NOT NULL, id TEXT NOT NULL)
-
--- name: purging_fill
--- The ended jobs of one day and state that no guard spares.
-INSERT INTO purging
-SELECT j.seq, j.tenant, j.id FROM finished AS f JOIN job AS j ON j.seq = f.seq
-WHERE f.day = ?1 AND f.state = ?2
-  AND NOT EXISTS (SELECT 1 FROM edge AS e WHERE e.tenant = j.tenant AND e.parent = j.id)
-  AND NOT EXISTS (SELECT 1 FROM slot AS s WHERE s.tenant = j.tenant AND s.job_id = j.id)
-  AND NOT EXISTS (
-      SELECT 1 FROM dead_letter AS d WHERE d.tenant = j.tenant AND d.job_id = j.id AND d.disposition = 'open'
-  )
-  AND NOT EXISTS (
-      SELECT 1 FROM binding AS b
-      WHERE b.tenant = j.tenant AND b.job_id = j.id AND b.uniqueness = 'window'
-        AND (b.expires_at IS NULL OR b.expires_at > ?3)
-  )
+-- name: ended_jobs
+-- The ended jobs of one day and state, with the rows that may still need their records. Left to itself SQLite looks through
+-- all keys of a tenant for each job: 8,000 jobs took 3 s.
+SELECT j.seq, j.tenant, j.id, b.job_id, b.fingerprint, b.uniqueness, b.expires_at, d.disposition,
+       EXISTS (SELECT 1 FROM edge AS e WHERE e.tenant = j.tenant AND e.parent = j.id),
+       EXISTS (SELECT 1 FROM slot AS s WHERE s.tenant = j.tenant AND s.job_id = j.id)
+FROM finished AS f CROSS JOIN job AS j
+    LEFT JOIN binding AS b INDEXED BY binding_job ON b.tenant = j.tenant AND b.job_id = j.id
+    LEFT JOIN dead_letter AS d ON d.tenant = j.tenant AND d.job_id = j.id
+WHERE f.day = ?1 AND f.state = ?2 AND f.seq > ?3 AND j.seq = f.seq
+ORDER BY f.seq LIMIT ?4
 
 -- name: purge_results
-DELETE FROM result WHERE seq IN (SELECT seq FROM purging)
-
--- name: purge_dead_letters
-DELETE FROM dead_letter WHERE (tenant, job_id) IN (SELECT tenant, id FROM purging)
-
--- name: purge_bindings
-DELETE FROM binding WHERE (tenant, job_id) IN (SELECT tenant, id FROM purging)
+-- Many jobs at once, by their numbers as one JSON array, as in the next four.
+DELETE FROM result WHERE seq IN (SELECT value FROM json_each(?1))
 
 -- name: purge_labels
-DELETE FROM label WHERE seq IN (SELECT seq FROM purging)
+DELETE FROM label WHERE seq IN (SELECT value FROM json_each(?1))
 
 -- name: purge_bodies
-DELETE FROM body WHERE seq IN (SELECT seq FROM purging)
+DELETE FROM body WHERE seq IN (SELECT value FROM json_each(?1))
 
 -- name: purge_finished
-DELETE FROM finished WHERE day = ?1 AND state = ?2 AND seq IN (SELECT seq FROM purging)
+DELETE FROM finished WHERE seq IN (SELECT value FROM json_each(?1))
 
 -- name: purge_jobs
-DELETE FROM job WHERE seq IN (SELECT seq FROM purging)
+DELETE FROM job WHERE seq IN (SELECT value FROM json_each(?1))
 
--- name: purging_end
-DELETE FROM purging
+-- name: purge_binding
+DELETE FROM binding WHERE tenant = ? AND job_id = ?
 
 -- name: lost
 SELECT job.seq, job.spec, 'running', job.priority, job.run_at, running.live
