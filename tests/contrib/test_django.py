@@ -712,7 +712,7 @@ JOINED = """
 """Of a `TestCase`: its transaction is rolled back, and the job with it."""
 
 
-def tested(site: Site, tests: str, *argv: str) -> str:
+def run_tests_of(site: Site, tests: str, *argv: str) -> str:
     """What `manage.py test` said; it passed."""
     site.write("shop/tests.py", tests)
     ran = site.manage("test", "--noinput", *argv)
@@ -739,13 +739,13 @@ IN_FILE = IN_MEMORY[:-1] + ', "TEST": {"NAME": BASE_DIR / "test.db"}}'
 def test_tests_on_a_file_leave_the_real_one_alone(bare: Site, argv: list[str]) -> None:
     on_default(bare, IN_FILE)
     ends = "('/test.db', '/test_1.db', '/test_2.db')"
-    assert "Ran 10 tests" in tested(bare, WHERE.format(ends=ends) + JOINED, *argv)
+    assert "Ran 10 tests" in run_tests_of(bare, WHERE.format(ends=ends) + JOINED, *argv)
     assert not (bare.folder / "site.db").exists()
 
 
 def test_tests_in_memory_have_their_jobs_there(bare: Site) -> None:
     on_default(bare, IN_MEMORY)
-    assert "Ran 9 tests" in tested(bare, WHERE.format(ends="'memory://'"), "--parallel", "2")
+    assert "Ran 9 tests" in run_tests_of(bare, WHERE.format(ends="'memory://'"), "--parallel", "2")
     assert not (bare.folder / "site.db").exists()
 
 
@@ -795,7 +795,7 @@ def test_tests_on_a_server_leave_the_real_database_alone(
     name = database["NAME"]
     on_default(bare, repr(database))
     ends = f"('/test_{name}', '/test_{name}_1', '/test_{name}_2')"
-    assert "Ran 10 tests" in tested(bare, WHERE.format(ends=ends) + JOINED, *argv)
+    assert "Ran 10 tests" in run_tests_of(bare, WHERE.format(ends=ends) + JOINED, *argv)
     with psycopg.connect(postgres_url) as server:
         left = server.execute("SELECT datname FROM pg_database WHERE strpos(datname, %s) > 0", (name,))
         assert left.fetchall() == [(name,)]
