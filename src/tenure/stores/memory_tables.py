@@ -11,8 +11,8 @@ from tenure.domain.config import TENANT, QueueRules, TenantConfig, merge
 from tenure.domain.event import encode_events
 from tenure.domain.job import Binding, BindingKey, DeadLetter, Edge, Job, Ref, Result, Slot
 from tenure.domain.model import Chunk, FinishedBatch, Meta, Unit
+from tenure.domain.model.attached import ATTACHED, Attached
 from tenure.domain.model.documents import configs, parse
-from tenure.domain.model.families import FAMILIES, Family
 from tenure.domain.model.listing import conditions, matches
 from tenure.domain.model.retention import Due, Ended
 from tenure.domain.model.tables import BucketKey, DocumentKey, Lane
@@ -195,10 +195,10 @@ class MemoryTables:
     def slots(self, refs: Sequence[Ref]) -> dict[Ref, Slot]:
         return _some(self._slots, refs)
 
-    def attached(self, family: Family, jobs: Sequence[Job]) -> dict[Ref, dict[str, Any]]:
+    def attached(self, family: Attached, jobs: Sequence[Job]) -> dict[Ref, dict[str, Any]]:
         return {job.ref: self._attached.get((family.name, job.ref), {}) for job in jobs}
 
-    def members(self, family: Family, jobs: Sequence[Job]) -> dict[Ref, list[str]]:
+    def members(self, family: Attached, jobs: Sequence[Job]) -> dict[Ref, list[str]]:
         return {ref: list(rows) for ref, rows in self.attached(family, jobs).items()}
 
     def document(self, key: DocumentKey) -> Document | None:
@@ -348,7 +348,7 @@ class MemoryTables:
     def _forget(self, job: Job) -> None:
         ref, key = job.ref, job.spec.binding_key
         del self._jobs[ref], self._bodies[ref]
-        for family in FAMILIES:
+        for family in ATTACHED:
             self._attached.pop((family, ref), None)
         self._results.pop(ref, None)
         self._letters.pop(ref, None)
@@ -378,7 +378,7 @@ class MemoryTables:
 
     def _dumped(self, kind: str) -> list[tuple[Any, Any]]:
         match kind:
-            case _ if kind in FAMILIES:
+            case _ if kind in ATTACHED:
                 return [
                     ((*ref, member), (ref, member, value))
                     for (family, ref), rows in self._attached.items()
@@ -412,7 +412,7 @@ class MemoryTables:
 
     def restore(self, kind: str, value: Any) -> None:
         match kind:
-            case _ if kind in FAMILIES:
+            case _ if kind in ATTACHED:
                 ref, member, row = value
                 self._attach(kind, ref, {member: row})
             case "job":
@@ -536,7 +536,7 @@ class MemoryTables:
         return differing + [
             f"{len(rows)} rows of {family} beside {ref}"
             for (family, ref), rows in self._attached.items()
-            if ref not in self._jobs or len(rows) > FAMILIES[family].most
+            if ref not in self._jobs or len(rows) > ATTACHED[family].most
         ]
 
 

@@ -114,7 +114,7 @@ MUTANTS = (
             Edit(
                 "MemoryTables._forget",
                 (
-                    "for family in FAMILIES:\n        self._attached.pop((family, ref), None)\n"
+                    "for family in ATTACHED:\n        self._attached.pop((family, ref), None)\n"
                     "    self._results.pop(ref, None)"
                 ),
                 "self._results.pop(ref, None)",

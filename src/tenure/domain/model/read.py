@@ -7,8 +7,8 @@ from tenure.domain.calls import Document, EventPage, JobFilter, JobPage, JobView
 from tenure.domain.errors import CursorExpired, InvalidValue, JobNotFound, Refused
 from tenure.domain.event import Event, decode_events
 from tenure.domain.job import Job, Ref, Traceback
+from tenure.domain.model.attached import TRACEBACKS
 from tenure.domain.model.documents import live
-from tenure.domain.model.families import TRACEBACKS
 from tenure.domain.model.unit import Unit
 from tenure.domain.states import Gate, State
 from tenure.domain.store import LATEST

@@ -6,8 +6,8 @@ from tenure.domain.calls import Fail, Outcome, Release, Renewal, Renewed, Retry,
 from tenure.domain.errors import InvalidValue, JobCancelled, Refused
 from tenure.domain.job import Job, Result, Token, Traceback, secret_hash
 from tenure.domain.model import moves
+from tenure.domain.model.attached import TRACEBACKS, member
 from tenure.domain.model.enqueue import enqueue_carried
-from tenure.domain.model.families import TRACEBACKS, member
 from tenure.domain.model.unit import Unit
 from tenure.domain.states import Command
 from tenure.domain.transitions import refusal

@@ -12,7 +12,7 @@ import msgspec
 from tenure.domain.calls import Document, JobFilter
 from tenure.domain.config import QueueRules, TenantConfig
 from tenure.domain.job import Binding, BindingKey, DeadLetter, Edge, Job, Ref, Result, Slot
-from tenure.domain.model.families import Family
+from tenure.domain.model.attached import Attached
 from tenure.domain.names import Ms
 from tenure.domain.states import State
 
@@ -83,10 +83,10 @@ class Tables(Protocol):
     def dead_letters(self, refs: Sequence[Ref]) -> dict[Ref, DeadLetter]: ...
     def results(self, refs: Sequence[Ref]) -> dict[Ref, Result]: ...
     def slots(self, refs: Sequence[Ref]) -> dict[Ref, Slot]: ...
-    def attached(self, family: Family, jobs: Sequence[Job]) -> dict[Ref, dict[str, Any]]:
+    def attached(self, family: Attached, jobs: Sequence[Job]) -> dict[Ref, dict[str, Any]]:
         """Rows that jobs have beside their records, by member, in order."""
 
-    def members(self, family: Family, jobs: Sequence[Job]) -> dict[Ref, list[str]]:
+    def members(self, family: Attached, jobs: Sequence[Job]) -> dict[Ref, list[str]]:
         """The members of those rows, in order, without their values."""
 
     def document(self, key: DocumentKey) -> Document | None: ...

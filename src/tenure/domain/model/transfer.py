@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tenure.domain.calls import Document, DumpItem, DumpPage, Epoch
 from tenure.domain.errors import InvalidValue, NotFrozen, Refused, StoreNotEmpty
 from tenure.domain.job import Binding, BindingKey, DeadLetter, Edge, Job, Ref, Result, Slot
-from tenure.domain.model.families import FAMILIES
+from tenure.domain.model.attached import ATTACHED
 from tenure.domain.model.tables import BucketKey, Chunk, Lane, Meta
 from tenure.domain.model.unit import Unit
 
@@ -22,7 +22,7 @@ KINDS: dict[str, Any] = {
     "edge": Edge,
     "dead_letter": DeadLetter,
     "result": tuple[Ref, Result],
-    **{family.name: GenericAlias(tuple, (Ref, str, family.shape)) for family in FAMILIES.values()},
+    **{family.name: GenericAlias(tuple, (Ref, str, family.shape)) for family in ATTACHED.values()},
     "slot": Slot,
     "cascade": tuple[int, Ref],
     "bucket": tuple[BucketKey, int],

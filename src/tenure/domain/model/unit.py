@@ -14,8 +14,8 @@ from tenure.domain.calls import Document
 from tenure.domain.config import QUEUE, TENANT
 from tenure.domain.event import Event, Told
 from tenure.domain.job import Binding, BindingKey, DeadLetter, Edge, Job, Ref, Result, Slot
+from tenure.domain.model.attached import Attached
 from tenure.domain.model.bulk import BulkLease, BulkSuccess
-from tenure.domain.model.families import Family
 from tenure.domain.model.retention import Due, Ended
 from tenure.domain.model.tables import BucketKey, DocumentKey, FinishedBatch, Lane, Meta, Tables
 from tenure.domain.names import Ms
@@ -114,7 +114,7 @@ class Unit:
         self._fetch(failed, self._read_letters, self.tables.dead_letters, lambda: None)
         self._fetch(succeeded, self._read_results, self.tables.results, lambda: None)
 
-    def fetch_members(self, family: Family, refs: Iterable[Ref]) -> None:
+    def fetch_members(self, family: Attached, refs: Iterable[Ref]) -> None:
         """Reads which rows of a family many jobs have, at once."""
         jobs = [job for ref in refs if (job := self.job(ref)) is not None]
         for ref, members in self.tables.members(family, jobs).items() if jobs else ():
@@ -259,7 +259,7 @@ class Unit:
         self._by_parent.setdefault((edge.tenant, edge.parent), set()).add(edge.child)
         self._by_child.setdefault((edge.tenant, edge.child), set()).add(edge.parent)
 
-    def attach(self, family: Family, ref: Ref, member: str, value: Any) -> None:
+    def attach(self, family: Attached, ref: Ref, member: str, value: Any) -> None:
         """Puts a row beside a job. Of those that were read beforehand (`fetch_members`) the first go if there are now
         more than its family may have.
         """

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from tenure.domain.model.families import FAMILIES
+from tenure.domain.model.attached import ATTACHED
 from tenure.stores import records
 from tenure.stores.sql import rows
 from tenure.stores.sql.rows import Row
@@ -31,7 +31,7 @@ _NUMBERED = ("cascade", "chunk")
 
 def dump(tables: "SqlTables", kind: str, after: str, limit: int) -> list[tuple[str, Any]]:
     """Values of one kind with their sort keys, by key, after `after`."""
-    if kind in FAMILIES:
+    if kind in ATTACHED:
         found = tables.all("dump_attached", *_parts(after, 3), kind, limit)
         return [("\0".join(row[:3]), (row[:2], row[2], rows.attached_of(kind, row[3]))) for row in found]
     start: list[Any] = [int(after or 0)] if kind in _NUMBERED else _parts(after, KEYS[kind])
@@ -78,7 +78,7 @@ def _value(kind: str, row: Row) -> Any:
 def restore(tables: "SqlTables", kind: str, value: Any) -> None:
     """Writes one dumped value; the same again changes nothing."""
     match kind:
-        case _ if kind in FAMILIES:
+        case _ if kind in ATTACHED:
             ref, member, row = value
             tables.run("restore_attached", *ref, kind, member, records.encode(row))
         case "job":

@@ -11,7 +11,7 @@ from tenure.domain.calls import Document
 from tenure.domain.event import unfold
 from tenure.domain.job import Binding, DeadLetter, Edge, Job, Result, Slot, Spec, as_enqueued
 from tenure.domain.model import Chunk
-from tenure.domain.model.families import FAMILIES
+from tenure.domain.model.attached import ATTACHED
 from tenure.domain.model.retention import Ended
 from tenure.domain.names import DAY, Ms
 from tenure.domain.states import Disposition, OnParentFailure, State, Unique
@@ -23,7 +23,7 @@ _STATES = {state.value: state for state in State}
 STATE_NAMES = {state: state.value for state in State}
 """Plain strings: `.value` of an enum is slow, and drivers bind a subclass of str slowly."""
 _json = msgspec.json.Encoder().encode
-_attached = {family.name: msgspec.msgpack.Decoder(family.shape).decode for family in FAMILIES.values()}
+_attached = {family.name: msgspec.msgpack.Decoder(family.shape).decode for family in ATTACHED.values()}
 
 
 def json_text(value: Any) -> str:

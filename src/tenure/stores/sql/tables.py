@@ -13,9 +13,9 @@ from tenure.domain.calls import Document, JobFilter
 from tenure.domain.config import QUEUE, TENANT, QueueRules, TenantConfig, merge
 from tenure.domain.job import Binding, BindingKey, DeadLetter, Edge, Job, Ref, Result, Slot, Spec
 from tenure.domain.model import Chunk, FinishedBatch, Meta, Unit
+from tenure.domain.model.attached import Attached
 from tenure.domain.model.claim import next_run_at
 from tenure.domain.model.documents import configs, parse
-from tenure.domain.model.families import Family
 from tenure.domain.model.retention import Due, Ended
 from tenure.domain.model.tables import BucketKey, DocumentKey, Lane
 from tenure.domain.names import Ms
@@ -171,14 +171,14 @@ class SqlTables(ABC):
     def slots(self, refs: Sequence[Ref]) -> dict[Ref, Slot]:
         return {(row[0], row[1]): rows.slot_of(row) for row in self.of("slots", refs)}
 
-    def attached(self, family: Family, jobs: Sequence[Job]) -> dict[Ref, dict[str, Any]]:
+    def attached(self, family: Attached, jobs: Sequence[Job]) -> dict[Ref, dict[str, Any]]:
         refs = {job.spec.seq: job.ref for job in jobs}
         found: dict[Ref, dict[str, Any]] = {ref: {} for ref in refs.values()}
         for seq, member, body in self.of("attached", [(seq, family.name) for seq in refs]):
             found[refs[seq]][member] = rows.attached_of(family.name, body)
         return found
 
-    def members(self, family: Family, jobs: Sequence[Job]) -> dict[Ref, list[str]]:
+    def members(self, family: Attached, jobs: Sequence[Job]) -> dict[Ref, list[str]]:
         refs = {job.spec.seq: job.ref for job in jobs}
         found: dict[Ref, list[str]] = {ref: [] for ref in refs.values()}
         for seq, member in self.of("members", [(seq, family.name) for seq in refs]):

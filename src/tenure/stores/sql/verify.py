@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from tenure.domain.job import Job
+from tenure.domain.model.attached import ATTACHED
 from tenure.domain.model.entries import labels as labels_of
 from tenure.domain.model.entries import waiting
-from tenure.domain.model.families import FAMILIES
 from tenure.domain.names import Ms
 from tenure.domain.states import State
 from tenure.stores.records import spec_of
@@ -84,8 +84,8 @@ def attached(tables: SqlTables) -> Iterator[str]:
             except (msgspec.DecodeError, KeyError, UnicodeError) as error:
                 yield f"row {member} of {family} beside job {seq} can't be read: {error!r}"
     for (seq, family), count in counts.items():
-        if family in FAMILIES and count > FAMILIES[family].most:
-            yield f"job {seq} has {count} rows of {family}, more than {FAMILIES[family].most}"
+        if family in ATTACHED and count > ATTACHED[family].most:
+            yield f"job {seq} has {count} rows of {family}, more than {ATTACHED[family].most}"
 
 
 def _columns(job: Job) -> Row:

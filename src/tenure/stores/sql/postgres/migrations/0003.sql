@@ -1,5 +1,5 @@
 -- needs: 1
--- Schema 3: rows that jobs have beside their records, of any family (`domain/model/families.py`): tracebacks.
+-- Schema 3: rows that jobs have beside their records, of any family (`domain/model/attached.py`): tracebacks.
 --
 -- They go with their job, whoever purges it: programs of schemas 1 and 2 go on, and don't know of them, hence a trigger.
 -- They keep no tracebacks, and a dump of theirs has none: while there are any, don't dump with them.

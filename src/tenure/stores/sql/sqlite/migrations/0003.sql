@@ -1,4 +1,4 @@
--- Schema 3: rows that jobs have beside their records, of any family (`domain/model/families.py`): tracebacks.
+-- Schema 3: rows that jobs have beside their records, of any family (`domain/model/attached.py`): tracebacks.
 --
 -- They go with their job, whoever deletes it: a program of schema 2 that still has the file open doesn't know of them,
 -- hence a trigger. With a rowid: rows of many kilobytes don't belong into a key's b-tree.
