@@ -13,6 +13,7 @@ from tenure.domain.job import Binding, BindingKey, DeadLetter, Edge, Job, Ref, R
 from tenure.domain.model import Chunk, FinishedBatch, Meta, Unit
 from tenure.domain.model.attached import ATTACHED, Attached
 from tenure.domain.model.documents import configs, parse
+from tenure.domain.model.families import FAMILIES
 from tenure.domain.model.listing import conditions, matches
 from tenure.domain.model.retention import Due, Ended
 from tenure.domain.model.tables import BucketKey, DocumentKey, Lane
@@ -159,6 +160,20 @@ class MemoryTables:
         self._buckets: dict[BucketKey, int] = {}
         self._positions: dict[Lane, str] = {}
         self._cascades: dict[int, Ref] = {}
+        self._rows: dict[str, dict[Any, Any]] = {
+            "job": self._jobs,
+            "body": self._bodies,
+            "binding": self._bindings,
+            "edge": self._edges,
+            "dead_letter": self._letters,
+            "result": self._results,
+            "slot": self._slots,
+            "cascade": self._cascades,
+            "bucket": self._buckets,
+            "position": self._positions,
+            "document": self._documents,
+        }
+        """The rows of each family."""
         self._chunks: list[Chunk] = []
         self._rules: dict[Lane, QueueRules] = {}
         self._index = Indexes()
@@ -305,14 +320,9 @@ class MemoryTables:
         return [one for one in found if after is None or (one.at, one.key) > (after.at, after.key)][:limit]
 
     def _times(self, kind: str) -> Iterable[tuple[Any, int | None]]:
-        match kind:
-            case "binding":
-                return [(key, one.expires_at) for key, one in self._bindings.items()]
-            case "result":
-                return [(key, one.expires_at) for key, one in self._results.items()]
-            case "document":
-                return [(key, one.expires_at) for key, one in self._documents.items()]
-        return self._buckets.items()
+        if kind == "bucket":
+            return self._buckets.items()
+        return [(key, one.expires_at) for key, one in self._rows[kind].items()]
 
     def tidy(self, now: Ms, limit: int) -> None:
         """Nothing here is for its own use only."""
@@ -336,24 +346,25 @@ class MemoryTables:
     def _ended(self, job: Job) -> Ended:
         ref, key, letter = job.ref, job.spec.binding_key, self._letters.get(job.ref)
         binding = None if key is None else self._bindings.get(key)
+        bound = binding is not None and binding.job_id == job.spec.id
         return Ended(
             ref,
             job.spec.seq,
-            binding if binding is not None and binding.job_id == job.spec.id else None,
+            key if bound else None,
+            binding if bound else None,
             None if letter is None else letter.disposition,
             ref in self._from,
             ref in self._slots,
         )
 
-    def _forget(self, job: Job) -> None:
-        ref, key = job.ref, job.spec.binding_key
-        del self._jobs[ref], self._bodies[ref]
-        for family in ATTACHED:
-            self._attached.pop((family, ref), None)
-        self._results.pop(ref, None)
-        self._letters.pop(ref, None)
-        if key is not None and key in self._bindings and self._bindings[key].job_id == job.spec.id:
-            del self._bindings[key]
+    def _forget(self, job: Ended) -> None:
+        for family in FAMILIES.values():
+            if family.of_job:
+                self._rows[family.name].pop(job.ref, None)
+        for name in ATTACHED:
+            self._attached.pop((name, job.ref), None)
+        if job.key is not None:
+            del self._bindings[job.key]
 
     # Lists
 
@@ -377,94 +388,45 @@ class MemoryTables:
         return sorted((row for row in rows if row[0] > after), key=lambda row: row[0])[:limit]
 
     def _dumped(self, kind: str) -> list[tuple[Any, Any]]:
-        match kind:
-            case _ if kind in ATTACHED:
-                return [
-                    ((*ref, member), (ref, member, value))
-                    for (family, ref), rows in self._attached.items()
-                    if family == kind
-                    for member, value in rows.items()
-                ]
-            case "meta":
-                return [(("meta",), self._meta)]
-            case "job":
-                return list(self._jobs.items())
-            case "edge":
-                return list(self._edges.items())
-            case "dead_letter":
-                return list(self._letters.items())
-            case "slot":
-                return list(self._slots.items())
-            case "document":
-                return list(self._documents.items())
-            case "cascade":
-                return [((position,), (position, ref)) for position, ref in self._cascades.items()]
-            case "chunk":
-                return [((chunk.position,), chunk) for chunk in self._chunks]
-        pairs: dict[str, dict[Any, Any]] = {
-            "body": self._bodies,
-            "binding": self._bindings,
-            "result": self._results,
-            "bucket": self._buckets,
-            "position": self._positions,
-        }
-        return [(key, (key, value)) for key, value in pairs[kind].items()]
+        if kind == "meta":
+            return [(("meta",), self._meta)]
+        if kind == "chunk":
+            return [((chunk.position,), chunk) for chunk in self._chunks]
+        if kind in ATTACHED:
+            return [
+                ((*ref, member), (ref, member, value))
+                for (name, ref), rows in self._attached.items()
+                if name == kind
+                for member, value in rows.items()
+            ]
+        row = FAMILIES[kind].row
+        return [(key if isinstance(key, tuple) else (key,), row(key, one)) for key, one in self._rows[kind].items()]
 
     def restore(self, kind: str, value: Any) -> None:
-        match kind:
-            case _ if kind in ATTACHED:
-                ref, member, row = value
-                self._attach(kind, ref, {member: row})
-            case "job":
-                self._save(value)
-            case "edge":
-                self._put_edge((value.tenant, value.parent, value.child), value)
-            case "dead_letter":
-                self._letters[value.tenant, value.job_id] = value
-            case "slot":
-                self._put_slot((value.tenant, value.job_id), value)
-            case "document":
-                self._documents[value.tenant, value.kind, value.name] = value
-                self._rules.clear()
-            case "cascade":
-                self._cascades[value[0]] = value[1]
-            case "chunk":
-                at = bisect_left(self._chunks, value.position, key=lambda chunk: chunk.position)
-                known = self._chunks[at : at + 1]
-                self._chunks[at : at + (1 if known and known[0].position == value.position else 0)] = [value]
-            case "body":
-                self._bodies[value[0]] = value[1]
-            case "binding":
-                self._bindings[value[0]] = value[1]
-            case "result":
-                self._results[value[0]] = value[1]
-            case "bucket":
-                self._buckets[value[0]] = value[1]
-            case "position":
-                self._positions[value[0]] = value[1]
+        if kind == "chunk":
+            at = bisect_left(self._chunks, value.position, key=lambda chunk: chunk.position)
+            known = self._chunks[at : at + 1]
+            self._chunks[at : at + (1 if known and known[0].position == value.position else 0)] = [value]
+        elif kind in ATTACHED:
+            ref, member, row = value
+            self._attach(kind, ref, {member: row})
+        else:
+            self._put(kind, *FAMILIES[kind].pair(value))
 
     # Writing
 
     def keep(self, unit: Unit) -> None:
-        for job in unit.after.values():
-            self._save(job)
-        self._bodies.update(unit.payloads)
-        _merge(self._bindings, unit.bindings)
-        _merge(self._letters, unit.letters)
-        _merge(self._results, unit.results)
-        _merge(self._cascades, unit.cascades)
-        for key, edge in unit.edges.items():
-            self._put_edge(key, edge)
-        for ref, slot in unit.slots.items():
-            self._put_slot(ref, slot)
-        for (family, ref), changed in unit.attached.items():
-            self._attach(family, ref, changed)
-        if unit.documents:
-            _merge(self._documents, unit.documents)
-            self._rules.clear()
-        self._buckets.update(unit.buckets)
-        self._positions.update(unit.positions)
-        self._remove(unit)
+        for family in FAMILIES.values():
+            for key, value in getattr(unit, family.changes).items():
+                self._put(family.name, key, value)
+        for (name, ref), changed in unit.attached.items():
+            self._attach(name, ref, changed)
+        for kind, cleaned in unit.cleaned.items():
+            for one in cleaned:
+                self._put(kind, one.key, None)
+        for purged in unit.purged.values():
+            for job in purged:
+                self._forget(job)
         self._meta = unit.meta
         for tenant, events in unit.events.items():
             self._meta = replace(self._meta, feed_head=self._meta.feed_head + 1)
@@ -474,19 +436,19 @@ class MemoryTables:
         if unit.wrote:
             self._meta = replace(self._meta, mark=max(self._meta.mark, unit.now))
 
-    def _remove(self, unit: Unit) -> None:
-        """What a sweep cleans, and a purge."""
-        kinds: dict[str, dict[Any, Any]] = {
-            "binding": self._bindings,
-            "result": self._results,
-            "document": self._documents,
-            "bucket": self._buckets,
-        }
-        for kind, cleaned in unit.cleaned.items():
-            _merge(kinds[kind], {one.key: None for one in cleaned})
-        for purged in unit.purged.values():
-            for ended in purged:
-                self._forget(self._jobs[ended.ref])
+    def _put(self, family: str, key: Any, value: Any) -> None:
+        """A row as it is from now on; None: it goes. Records, edges and slots have indexes beside them."""
+        match family:
+            case "job":
+                self._save(value)
+            case "edge":
+                self._put_edge(key, value)
+            case "slot":
+                self._put_slot(key, value)
+            case _:
+                _merge(self._rows[family], {key: value})
+        if family == "document":
+            self._rules.clear()
 
     def _save(self, job: Job) -> None:
         before = self._jobs.get(job.ref)

@@ -83,12 +83,8 @@ MUTANTS = (
         edits=(
             Edit(
                 "MemoryTables._forget",
-                (
-                    "self._letters.pop(ref, None)\n"
-                    "    if key is not None and key in self._bindings and self._bindings[key].job_id == job.spec.id:\n"
-                    "        del self._bindings[key]"
-                ),
-                "self._letters.pop(ref, None)",
+                "if job.key is not None:\n        del self._bindings[job.key]",
+                "return",
             ),
         ),
         killers=("machine-memory",),
@@ -99,9 +95,9 @@ MUTANTS = (
         breaks="§17 missed wake-ups on the paths it does not list; readiness after a resume; H10, H6",
         edits=(
             Edit(
-                "MemoryTables.keep",
-                ("_merge(self._documents, unit.documents)\n        self._rules.clear()"),
-                "_merge(self._documents, unit.documents)",
+                "MemoryTables._put",
+                'if family == "document":\n        self._rules.clear()',
+                "return",
             ),
         ),
         killers=("machine-memory",),
@@ -113,11 +109,8 @@ MUTANTS = (
         edits=(
             Edit(
                 "MemoryTables._forget",
-                (
-                    "for family in ATTACHED:\n        self._attached.pop((family, ref), None)\n"
-                    "    self._results.pop(ref, None)"
-                ),
-                "self._results.pop(ref, None)",
+                "for name in ATTACHED:\n        self._attached.pop((name, job.ref), None)",
+                "",
             ),
         ),
         killers=("machine-memory",),

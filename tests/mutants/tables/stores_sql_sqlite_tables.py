@@ -18,25 +18,7 @@ MUTANTS = (
         name="neutral-reordered-writes",
         what="No behaviour changes: independent tables are written in another order.",
         breaks="nothing",
-        edits=(
-            Edit(
-                "SqliteTables.keep",
-                (
-                    'self._keep_map("edge", unit.edges, lambda _, edge: rows.edge_row(edge))\n'
-                    '    self._keep_map("dead_letter", unit.letters, lambda _, letter: rows.letter_row(letter))'
-                ),
-                (
-                    'self._keep_map("dead_letter", unit.letters, lambda _, letter: rows.letter_row(letter))\n'
-                    '    self._keep_map("edge", unit.edges, lambda _, edge: rows.edge_row(edge))'
-                ),
-            ),
-            Edit(
-                "MemoryTables.keep",
-                ("_merge(self._bindings, unit.bindings)\n    _merge(self._letters, unit.letters)"),
-                ("_merge(self._letters, unit.letters)\n    _merge(self._bindings, unit.bindings)"),
-                "stores/memory_tables.py",
-            ),
-        ),
+        edits=(Edit("SqliteTables.keep", "in rows.ROWS.items()", "in reversed(rows.ROWS.items())"),),
         killers=("machine-sqlite",),
     ),
     Mutant(
@@ -338,5 +320,12 @@ MUTANTS = (
         ),
         killers=("conformance-sqlite",),
         why="what the machine loads once more is the whole dump",
+    ),
+    Mutant(
+        name="sql-purge-keeps-key",
+        what="A retained key outlives its purged job.",
+        breaks="§9 retained",
+        edits=(Edit("SqliteTables._purge", "if job.key is not None", "if job.key is None"),),
+        killers=("machine-sqlite",),
     ),
 )

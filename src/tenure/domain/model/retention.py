@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tenure.domain.job import Binding, Ref
+from tenure.domain.job import Binding, BindingKey, Ref
 from tenure.domain.model.tables import FinishedBatch, Tables
 from tenure.domain.names import Ms
 from tenure.domain.states import Disposition, Unique
@@ -22,8 +22,10 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
 
     ref: Ref
     seq: int
+    key: BindingKey | None = None
+    """Its key, if that is bound to it."""
     binding: Binding | None = None
-    """Of its key, if the key is bound to this job."""
+    """How it is bound."""
     letter: Disposition | None = None
     """Of its dead letter."""
     child: bool = False

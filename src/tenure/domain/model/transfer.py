@@ -7,27 +7,18 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tenure.domain.calls import Document, DumpItem, DumpPage, Epoch
+from tenure.domain.calls import DumpItem, DumpPage, Epoch
 from tenure.domain.errors import InvalidValue, NotFrozen, Refused, StoreNotEmpty
-from tenure.domain.job import Binding, BindingKey, DeadLetter, Edge, Job, Ref, Result, Slot
+from tenure.domain.job import Ref
 from tenure.domain.model.attached import ATTACHED
-from tenure.domain.model.tables import BucketKey, Chunk, Lane, Meta
+from tenure.domain.model.families import FAMILIES
+from tenure.domain.model.tables import Chunk, Meta
 from tenure.domain.model.unit import Unit
 
 KINDS: dict[str, Any] = {
     "meta": Meta,
-    "job": Job,
-    "body": tuple[Ref, bytes],
-    "binding": tuple[BindingKey, Binding],
-    "edge": Edge,
-    "dead_letter": DeadLetter,
-    "result": tuple[Ref, Result],
+    **{family.name: family.shape for family in FAMILIES.values()},
     **{family.name: GenericAlias(tuple, (Ref, str, family.shape)) for family in ATTACHED.values()},
-    "slot": Slot,
-    "cascade": tuple[int, Ref],
-    "bucket": tuple[BucketKey, int],
-    "position": tuple[Lane, str],
-    "document": Document,
     "chunk": Chunk,
 }
 """What a dump holds, in its order, and the shape of each."""

@@ -16,6 +16,7 @@ from tenure.domain.event import Event, Told
 from tenure.domain.job import Binding, BindingKey, DeadLetter, Edge, Job, Ref, Result, Slot
 from tenure.domain.model.attached import Attached
 from tenure.domain.model.bulk import BulkLease, BulkSuccess
+from tenure.domain.model.changes import Changes, changes_of
 from tenure.domain.model.retention import Due, Ended
 from tenure.domain.model.tables import BucketKey, DocumentKey, FinishedBatch, Lane, Meta, Tables
 from tenure.domain.names import Ms
@@ -338,6 +339,15 @@ class Unit:
                 self.purged,
             )
         )
+
+    @property
+    def meta_before(self) -> Meta:
+        """The store's numbers as they were read."""
+        return self._meta_before
+
+    def changes(self) -> Changes:
+        """What it read and changed, as a value."""
+        return changes_of(self)
 
     def snapshot(self) -> dict[str, Any]:
         """What `restore` needs to undo everything after this point."""

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from tenure.domain.model.attached import ATTACHED
+from tenure.domain.model.families import FAMILIES
 from tenure.stores import records
 from tenure.stores.sql import rows
 from tenure.stores.sql.rows import Row
@@ -10,20 +11,7 @@ from tenure.stores.sql.rows import Row
 if TYPE_CHECKING:
     from tenure.stores.sql.tables import SqlTables
 
-KEYS = {
-    "job": 2,
-    "body": 2,
-    "binding": 4,
-    "edge": 3,
-    "dead_letter": 2,
-    "result": 2,
-    "slot": 2,
-    "cascade": 1,
-    "bucket": 3,
-    "position": 2,
-    "document": 3,
-    "chunk": 1,
-}
+KEYS = {**{family.name: family.columns for family in FAMILIES.values()}, "chunk": 1}
 """How many columns each kind's key has."""
 
 _NUMBERED = ("cascade", "chunk")
@@ -43,36 +31,16 @@ def _parts(after: str, count: int) -> list[Any]:
 
 
 def _dumped(kind: str, row: Row) -> tuple[str, Any]:
-    match kind:
-        case "job":
-            job = rows.job_of(records.spec_of(row[1]), *row[2:])
-            return "\0".join(job.ref), job
-        case "cascade":
-            return f"{row[0]:020d}", (row[0], (row[1], row[2]))
-        case "chunk":
-            return f"{row[0]:020d}", rows.chunk_of(row)
-    return "\0".join(row[: KEYS[kind]]), _value(kind, row)
-
-
-def _value(kind: str, row: Row) -> Any:
-    match kind:
-        case "body":
-            return row[:2], row[2]
-        case "binding":
-            return row[:4], rows.binding_of(row)
-        case "edge":
-            return rows.edge_of(row)
-        case "dead_letter":
-            return rows.letter_of(row)
-        case "result":
-            return row[:2], rows.result_of(row)
-        case "slot":
-            return rows.slot_of(row)
-        case "bucket":
-            return row[:3], row[3]
-        case "position":
-            return row[:2], row[2]
-    return rows.document_of(row)
+    if kind == "job":
+        job = rows.job_of(records.spec_of(row[1]), *row[2:])
+        return "\0".join(job.ref), job
+    if kind == "chunk":
+        return f"{row[0]:020d}", rows.chunk_of(row)
+    value = rows.VALUES[kind](row)
+    if kind == "cascade":
+        return f"{row[0]:020d}", FAMILIES[kind].row(row[0], value)
+    key = row[: KEYS[kind]]
+    return "\0".join(key), FAMILIES[kind].row(key, value)
 
 
 def restore(tables: "SqlTables", kind: str, value: Any) -> None:
@@ -91,22 +59,4 @@ def restore(tables: "SqlTables", kind: str, value: Any) -> None:
         case "chunk":
             tables.many("add_chunk", [(value.position, value.tenant, value.at, value.body)])
         case _:
-            tables.many(f"put_{kind}", [_row(kind, value)])
-
-
-def _row(kind: str, value: Any) -> Row:
-    """What `put_…` takes."""
-    match kind:
-        case "binding":
-            return (*value[0], *rows.binding_row(value[1]))
-        case "edge":
-            return rows.edge_row(value)
-        case "dead_letter":
-            return rows.letter_row(value)
-        case "slot":
-            return rows.slot_row(value)
-        case "cascade":
-            return (value[0], *value[1])
-        case "bucket" | "position":
-            return (*value[0], value[1])
-    return rows.document_row(value)
+            tables.many(f"put_{kind}", [rows.ROWS[kind](*FAMILIES[kind].pair(value))])

@@ -3,6 +3,8 @@
 A record comes as (seq, spec, state, priority, run_at, live).
 """
 
+from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -84,12 +86,13 @@ def edge_row(edge: Edge) -> Row:
 
 
 def ended_of(row: Row) -> Ended:
-    """(seq, tenant, id, the binding's four columns, the letter's disposition, whether it has a child, and a slot)."""
+    """From (seq, tenant, id, a binding's columns after its tenant, disposition, whether it has a child, and a slot)."""
     seq, tenant, id, *binding, letter, child, draining = row
     return Ended(
         (tenant, id),
         seq,
-        None if binding[0] is None else binding_of((*(None,) * 4, *binding)),
+        None if binding[2] is None else (tenant, *binding[:3]),
+        None if binding[2] is None else binding_of((tenant, *binding)),
         None if letter is None else Disposition(letter),
         bool(child),
         bool(draining),
@@ -139,3 +142,30 @@ def document_row(document: Document) -> Row:
         document.version,
         document.expires_at,
     )
+
+
+ROWS: dict[str, Callable[[Any, Any], Row]] = {
+    "binding": lambda key, binding: (*key, *binding_row(binding)),
+    "edge": lambda _, edge: edge_row(edge),
+    "dead_letter": lambda _, letter: letter_row(letter),
+    "slot": lambda _, slot: slot_row(slot),
+    "cascade": lambda position, ref: (position, *ref),
+    "bucket": lambda key, tat: (*key, tat),
+    "position": lambda lane, group: (*lane, group),
+    "document": lambda _, document: document_row(document),
+}
+"""What `put_…` of a family takes, of a key and a value. Records, payloads and results go other ways."""
+
+VALUES: dict[str, Callable[[Row], Any]] = {
+    "body": itemgetter(2),
+    "binding": binding_of,
+    "edge": edge_of,
+    "dead_letter": letter_of,
+    "result": result_of,
+    "slot": slot_of,
+    "cascade": lambda row: (row[1], row[2]),
+    "bucket": itemgetter(3),
+    "position": itemgetter(2),
+    "document": document_of,
+}
+"""The value in what `dump_…` of a family finds."""

@@ -17,6 +17,7 @@ from tenure.domain.job import Job
 from tenure.domain.model import FinishedBatch, Meta, Unit
 from tenure.domain.model.documents import parse
 from tenure.domain.model.entries import labels, waiting
+from tenure.domain.model.families import FAMILIES
 from tenure.domain.model.retention import Ended
 from tenure.domain.model.tables import DocumentKey
 from tenure.domain.names import DAY, Ms
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 PLACES = {"ready": 6, "scheduled": 3, "blocked": 3}
 """The tables that say where a waiting job stands, and how many columns each one's key has."""
+OWN_WAYS = ("binding", "document", "cascade")
+"""Families whose rows are found by more than their keys, or numbered here."""
 WAITING = ("ready", "scheduled")
 OWN = 1 << 62
 """Cascades that a unit adds are numbered from here until they get a number of the sequence."""
@@ -50,15 +53,13 @@ def keep(tables: "PostgresTables", unit: Unit) -> tuple[Meta, bool]:
     _keep_jobs(tables, unit)
     _keep_bindings(tables, unit)
     _keep_documents(tables, unit)
-    _keep_map(tables, "edge", unit.edges, lambda _, edge: rows.edge_row(edge))
-    _keep_map(tables, "dead_letter", unit.letters, lambda _, letter: rows.letter_row(letter))
+    for family, row in rows.ROWS.items():
+        if family not in OWN_WAYS:
+            _keep_map(tables, family, getattr(unit, FAMILIES[family].changes), row)
     seqs = {ref: job.spec.seq for ref in unit.results if (job := unit.job(ref)) is not None}
     _keep_map(tables, "result", unit.results, lambda ref, one: (one.expires_at, seqs[ref], one.body, one.codec))
     tables.keep_attached(unit)
-    _keep_map(tables, "slot", unit.slots, lambda _, slot: rows.slot_row(slot))
     _keep_cascades(tables, unit)
-    tables.many("put_bucket", sorted((*key, tat) for key, tat in unit.buckets.items()))
-    tables.many("put_position", sorted((*lane, group) for lane, group in unit.positions.items()))
     tables.clean(unit)
     for batch, purged in unit.purged.items():
         _purge(tables, batch, purged)

@@ -15,6 +15,7 @@ from tenure.domain.job import Edge, Job, Ref
 from tenure.domain.model import Meta, Unit
 from tenure.domain.model.bulk import BulkLease
 from tenure.domain.model.entries import WAITING, key_of, labels, moved, waiting
+from tenure.domain.model.families import FAMILIES
 from tenure.domain.model.retention import Ended
 from tenure.domain.model.tables import Lane
 from tenure.domain.names import DAY, Ms
@@ -164,19 +165,11 @@ class SqliteTables(SqlTables):
         self._held = None
         self._keep_bulk(unit)
         self._keep_jobs(unit)
-        self._keep_map("binding", unit.bindings, lambda key, binding: (*key, *rows.binding_row(binding)))
-        self._keep_map("edge", unit.edges, lambda _, edge: rows.edge_row(edge))
-        self._keep_map("dead_letter", unit.letters, lambda _, letter: rows.letter_row(letter))
+        for family, row in rows.ROWS.items():
+            self._keep_map(family, getattr(unit, FAMILIES[family].changes), row)
         seqs = {ref: job.spec.seq for ref in unit.results if (job := unit.job(ref)) is not None}
         self._keep_map("result", unit.results, lambda ref, one: (one.expires_at, seqs[ref], one.body, one.codec))
         self.keep_attached(unit)
-        self._keep_map("slot", unit.slots, lambda _, slot: rows.slot_row(slot))
-        self._keep_map("cascade", unit.cascades, lambda position, ref: (position, *ref))
-        self._keep_map("document", unit.documents, lambda _, document: rows.document_row(document))
-        if unit.buckets:
-            self.many("put_bucket", [(*key, tat) for key, tat in unit.buckets.items()])
-        if unit.positions:
-            self.many("put_position", [(*lane, group) for lane, group in unit.positions.items()])
         self.clean(unit)
         for purged in unit.purged.values():
             self._purge(purged)
@@ -185,7 +178,7 @@ class SqliteTables(SqlTables):
     def _purge(self, jobs: list[Ended]) -> None:
         """Removes ended jobs, with all that is theirs."""
         self.many("drop_dead_letter", [job.ref for job in jobs if job.letter is not None])
-        self.many("purge_binding", [job.ref for job in jobs if job.binding is not None])
+        self.many("drop_binding", [job.key for job in jobs if job.key is not None])
         seqs = rows.json_text([job.seq for job in jobs])
         for name in ("results", "labels", "bodies", "finished", "jobs"):
             self.run(f"purge_{name}", seqs)

@@ -6,7 +6,8 @@
 WITH page AS MATERIALIZED (
     SELECT f.seq FROM tenure.finished AS f WHERE f.day = $1 AND f.state = $2 AND f.seq > $3 ORDER BY f.seq + 0 LIMIT $4
 )
-SELECT j.seq, j.tenant, j.id, b.job_id, b.fingerprint, b.uniqueness, b.expires_at, d.disposition,
+SELECT j.seq, j.tenant, j.id, b.queue, b.job_type, b.key, b.job_id, b.fingerprint, b.uniqueness, b.expires_at,
+       d.disposition,
        EXISTS (SELECT 1 FROM tenure.edge AS e WHERE e.tenant = j.tenant AND e.parent = j.id),
        EXISTS (SELECT 1 FROM tenure.slot AS s WHERE s.tenant = j.tenant AND s.job_id = j.id)
 FROM page JOIN tenure.job AS j ON j.seq = page.seq

@@ -3,7 +3,8 @@
 -- name: ended_jobs
 -- The ended jobs of one day and state, with the rows that may still need their records. Left to itself SQLite looks through
 -- all keys of a tenant for each job: 8,000 jobs took 3 s.
-SELECT j.seq, j.tenant, j.id, b.job_id, b.fingerprint, b.uniqueness, b.expires_at, d.disposition,
+SELECT j.seq, j.tenant, j.id, b.queue, b.job_type, b.key, b.job_id, b.fingerprint, b.uniqueness, b.expires_at,
+       d.disposition,
        EXISTS (SELECT 1 FROM edge AS e WHERE e.tenant = j.tenant AND e.parent = j.id),
        EXISTS (SELECT 1 FROM slot AS s WHERE s.tenant = j.tenant AND s.job_id = j.id)
 FROM finished AS f CROSS JOIN job AS j
@@ -27,9 +28,6 @@ DELETE FROM finished WHERE seq IN (SELECT value FROM json_each(?1))
 
 -- name: purge_jobs
 DELETE FROM job WHERE seq IN (SELECT value FROM json_each(?1))
-
--- name: purge_binding
-DELETE FROM binding WHERE tenant = ? AND job_id = ?
 
 -- name: lost
 SELECT job.seq, job.spec, 'running', job.priority, job.run_at, running.live
