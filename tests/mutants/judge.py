@@ -34,6 +34,7 @@ SUITES = {
     "forks-sqlite": "tests/stores/test_sqlite_forks.py",
     "file-sqlite": "tests/stores/test_sqlite_file.py",
     "pages-stores": "tests/stores/test_pages.py",
+    "optimistic-memory": "tests/stores/test_optimistic.py",
     "together-postgres": "tests/stores/test_postgres_together.py",
     "network-postgres": "tests/stores/test_postgres_network.py",
     "loops-postgres": "tests/stores/test_postgres_loops.py",
@@ -46,7 +47,7 @@ SUITES = {
 }
 """The tests that a killer runs, up to the first that fails."""
 
-HELPERS = ("tests/stores/resp.py",)
+HELPERS = ("tests/stores/__init__.py", "tests/stores/optimistic.py", "tests/stores/resp.py")
 """What those tests import besides the package."""
 
 Verdict = dict[str, Any]

@@ -24,6 +24,7 @@ KILLERS = (
     "forks-sqlite",
     "file-sqlite",
     "pages-stores",
+    "optimistic-memory",
     "together-postgres",
     "network-postgres",
     "loops-postgres",

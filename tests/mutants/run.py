@@ -24,6 +24,7 @@ TIMEOUT_SECONDS = 600
 """For one killer on one copy. A whole budget takes a minute or two on a free core."""
 
 CONTROL = "control"
+NEEDED = ("tests/__init__.py", "tests/conftest.py", "tests/times.py", "pyproject.toml")
 
 
 class Trial(msgspec.Struct, frozen=True):
@@ -105,14 +106,7 @@ def run(todo: Sequence[Trial], folder: Path, jobs: int) -> Iterator[Outcome]:
 def snapshot(folder: Path) -> Path:
     """A copy of what a killer needs of the tree, taken once: nobody's edits change a run under way."""
     shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in (
-        *SUITES.values(),
-        *HELPERS,
-        "tests/__init__.py",
-        "tests/conftest.py",
-        "tests/times.py",
-        "pyproject.toml",
-    ):
+    for name in (*SUITES.values(), *HELPERS, *NEEDED):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, folder / name)
     return folder
