@@ -6,15 +6,16 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import cast
 
+import msgspec
 import pytest
 
-from tenure.domain.calls import Claim, Claimed, Discard, Fail, Outcome, Purged, Settle, Succeed, Swept
+from tenure.domain.calls import Claim, Claimed, Discard, Enqueued, Fail, Outcome, Purged, Settle, Succeed, Swept
 from tenure.domain.errors import Refused
 from tenure.domain.job import Failure, NewJob, Parent
 from tenure.domain.model import FinishedBatch, retention
-from tenure.domain.model.retention import Ended
+from tenure.domain.model.retention import Due, Ended
 from tenure.domain.names import DAY, HOUR
-from tenure.domain.states import State
+from tenure.domain.states import State, Unique
 from tenure.domain.store import Store
 from tenure.stores.sql.postgres.tables import PostgresTables
 from tenure.testing.clock import ManualClock
@@ -101,16 +102,34 @@ def test_results_that_stay_hide_none_behind_them(factory: StoreFactory) -> None:
     on(factory, story)
 
 
+def aside(
+    factory: StoreFactory, store: Store, clock: ManualClock, call: Callable[[Store], Awaitable[object]]
+) -> object:
+    """What another client is answered while this one is in a call."""
+
+    async def main() -> None:
+        other = await factory.second(store, clock)
+        answers.append(await call(other))
+        await other.close()
+
+    answers: list[object] = []
+    thread = threading.Thread(target=lambda: asyncio.run(main()))
+    thread.start()
+    thread.join()
+    return answers[0]
+
+
 def test_of_two_purges_that_meet_one_counts_a_job(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that comes second finds its jobs gone, and begins again."""
     factory = PostgresFactory(postgres_url)
     read = PostgresTables.ended
+    counts: list[object] = []
     others: list[Callable[[], object]] = []
 
     def then_another(tables: PostgresTables, batch: FinishedBatch, after: int, limit: int) -> list[Ended]:
         found = read(tables, batch, after, limit)
         while others:
-            others.pop()()
+            counts.append(others.pop()())
         return found
 
     monkeypatch.setattr(PostgresTables, "ended", then_another)
@@ -118,20 +137,41 @@ def test_of_two_purges_that_meet_one_counts_a_job(postgres_url: str, monkeypatch
     async def story(store: Store, clock: ManualClock) -> None:
         await ended(store, 3, Succeed(b"1"))
         clock.advance(60 * DAY)
-        counts = []
-
-        def meanwhile() -> None:
-            async def purge() -> None:
-                other = await factory.second(store, clock)
-                counts.append(await other.purge())
-                await other.close()
-
-            thread = threading.Thread(target=asyncio.run, args=(purge(),))
-            thread.start()
-            thread.join()
-
-        others.append(meanwhile)
+        others.append(lambda: aside(factory, store, clock, lambda other: other.purge()))
         counts.append(await store.purge())
-        assert [None if one is None else cast(Purged, one).count for one in counts] == [3, None]
+        assert [one.count if isinstance(one, Purged) else None for one in counts] == [3, None]
+
+    on(factory, story)
+
+
+def test_a_key_that_was_taken_again_isnt_cleaned(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time had passed as the sweep saw it; by the time it deletes, another job has it."""
+    factory = PostgresFactory(postgres_url)
+    read = PostgresTables.due
+    others: list[Callable[[], object]] = []
+
+    def then_another(tables: PostgresTables, kind: str, until: int, after: Due | None, limit: int) -> list[Due]:
+        found = read(tables, kind, until, after, limit)
+        while kind == "binding" and found and others:
+            others.pop()()
+        return found
+
+    monkeypatch.setattr(PostgresTables, "due", then_another)
+
+    async def story(store: Store, clock: ManualClock) -> None:
+        def keyed(number: int) -> NewJob:
+            return msgspec.structs.replace(job(number), key="k", unique=Unique.WINDOW, unique_for=HOUR)
+
+        await store.enqueue([keyed(1)])
+        claimed = await store.claim(Claim(claim_id=os.urandom(16), worker="w", queues=(("mail", None),), n=1))
+        assert isinstance(claimed, Claimed)
+        await store.settle([Settle(claimed.jobs[0].token, Succeed())])
+        clock.advance(2 * HOUR)
+        others.append(lambda: aside(factory, store, clock, lambda other: other.enqueue([keyed(2)])))
+        assert isinstance(await store.sweep(0), Swept)
+        assert not others
+        (again,) = await store.enqueue([keyed(3)])
+        assert isinstance(again, Enqueued)
+        assert (again.id, again.created) == (ident(2), False)
 
     on(factory, story)

@@ -9,7 +9,7 @@ MUTANTS = (
         name="clean-early",
         what="A sweep removes rows that have a minute left.",
         breaks="§9 window, §11 rate: what is past its time counts as gone, and nothing else",
-        edits=(Edit("cleanable", "until = CLEANED[kind](now)", "until = CLEANED[kind](now) + 60_000"),),
+        edits=(Edit("cleanable", "until = now * family.ticks", "until = (now + 60_000) * family.ticks"),),
         killers=("machine-memory",),
     ),
     Mutant(

@@ -89,4 +89,12 @@ MUTANTS = (
         killers=("together-postgres",),
         why="No two calls of the machine that overlap meet here.",
     ),
+    Mutant(
+        name="postgres-purges-count-the-same",
+        what="Two purges that meet both count the jobs that one of them has deleted.",
+        breaks="§12: purged, with the count",
+        edits=(Edit("_purge", "if count != len(jobs):", "if count > len(jobs):"),),
+        killers=("pages-stores",),
+        why="No two calls of the machine that overlap are purges.",
+    ),
 )

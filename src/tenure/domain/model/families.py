@@ -33,6 +33,8 @@ class Family(msgspec.Struct, frozen=True):
     """The key that a value has in itself. Without it a row is dumped as (key, value)."""
     of_job: bool = False
     """Whether a row is kept by its job's reference, and purged with it."""
+    ticks: int = 0
+    """How many units of a row's own time a millisecond has; a sweep cleans it past that time. 0: it has none."""
 
     @property
     def shape(self) -> Any:
@@ -61,15 +63,15 @@ FAMILIES = {
     for family in (
         Family("job", "after", Ref, Job, attrgetter("ref"), of_job=True),
         Family("body", "payloads", Ref, bytes, of_job=True),
-        Family("binding", "bindings", BindingKey, Binding),
+        Family("binding", "bindings", BindingKey, Binding, ticks=1),
         Family("edge", "edges", EdgeKey, Edge, attrgetter("tenant", "parent", "child")),
         Family("dead_letter", "letters", Ref, DeadLetter, attrgetter("tenant", "job_id"), of_job=True),
-        Family("result", "results", Ref, Result, of_job=True),
+        Family("result", "results", Ref, Result, of_job=True, ticks=1),
         Family("slot", "slots", Ref, Slot, attrgetter("tenant", "job_id")),
         Family("cascade", "cascades", int, Ref),
-        Family("bucket", "buckets", BucketKey, int),
+        Family("bucket", "buckets", BucketKey, int, ticks=1_000),
         Family("position", "positions", Lane, str),
-        Family("document", "documents", DocumentKey, Document, attrgetter("tenant", "kind", "name")),
+        Family("document", "documents", DocumentKey, Document, attrgetter("tenant", "kind", "name"), ticks=1),
     )
 }
 """In the order of a dump: a record comes before what belongs to it."""

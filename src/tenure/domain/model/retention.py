@@ -3,12 +3,12 @@
 Stores answer candidates page by page and remove what was chosen; nothing else decides it.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from tenure.domain.job import Binding, BindingKey, Ref
+from tenure.domain.model.families import FAMILIES, Family
 from tenure.domain.model.tables import FinishedBatch, Tables
 from tenure.domain.names import Ms
 from tenure.domain.states import Disposition, Unique
@@ -63,22 +63,17 @@ def purgeable(tables: Tables, batch: FinishedBatch, now: Ms) -> list[Ended]:
     return found
 
 
-CLEANED: dict[str, Callable[[Ms], int]] = {
-    "binding": lambda now: now,
-    "result": lambda now: now,
-    "document": lambda now: now,
-    "bucket": lambda now: now * 1_000,
-}
-"""The kinds of rows that go in time, and up to which time. Those past it already count as gone."""
+CLEANED = [family for family in FAMILIES.values() if family.ticks]
+"""The families whose rows go in time. Those past it already count as gone."""
 
 
-def cleanable(tables: Tables, kind: str, now: Ms, limit: int) -> list[Due]:
-    """The first rows of a kind that are past their time, by (time, key)."""
+def cleanable(tables: Tables, family: Family, now: Ms, limit: int) -> list[Due]:
+    """The first rows of a family that are past their time, by (time, key)."""
     found: list[Due] = []
     last: Due | None = None
-    until = CLEANED[kind](now)
-    while len(found) < limit and (page := tables.due(kind, until, last, limit)):
-        found += _unasked(tables, page) if kind == "result" else page
+    until = now * family.ticks
+    while len(found) < limit and (page := tables.due(family.name, until, last, limit)):
+        found += _unasked(tables, page) if family.name == "result" else page
         if len(page) < limit:
             break
         last = page[-1]

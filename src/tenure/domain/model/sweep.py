@@ -37,8 +37,8 @@ def sweep(unit: Unit, interval: Ms, limit: int, hold: Ms | None) -> Swept | Refu
         expired=_expire(unit, limit),
         drained=0 if held else _drain(unit, limit),
     )
-    for kind in CLEANED:
-        unit.cleaned[kind] = cleanable(unit.tables, kind, unit.now, limit)
+    for family in CLEANED:
+        unit.cleaned[family.name] = cleanable(unit.tables, family, unit.now, limit)
     unit.tables.tidy(unit.now, limit)
     _trim_feed(unit, limit)
     return Swept(True, unit.now, counts, tuple(_named(job) for job in lost if job.state is State.FAILED))
