@@ -39,6 +39,7 @@ from tenure.domain.model import Unit, claim, command, enqueue, purge, renew, set
 from tenure.domain.model.documents import put
 from tenure.domain.model.reads import ReadKind, recording
 from tenure.domain.names import DAY, EVERYONE, SECOND, Ms
+from tenure.domain.rate import Rate
 from tenure.domain.states import Mode, OnParentFailure, Unique
 from tenure.stores.memory_tables import MemoryTables
 from tenure.testing.clock import START
@@ -112,9 +113,17 @@ class World:
     def settle(self) -> Running:
         if not self.tokens:
             return self.enqueue()
-        outcomes: tuple[Outcome, ...] = (Succeed(b"1"), Succeed(), Retry(BAD, TTL), Fail(BAD), Release())
-        asked = [Settle(self.token(), self.dice.choice(outcomes)) for _ in range(self.dice.randint(1, 2))]
+        asked = [self.settled(self.token()) for _ in range(self.dice.randint(1, 2))]
         return Running("settle", lambda unit: settle(unit, asked))
+
+    def settled(self, token: Token) -> Settle:
+        carried = msgspec.structs.replace(self.job(), tenant=token.tenant, parents=())
+        self.ids.append((carried.tenant, carried.id))
+        outcomes: tuple[Outcome, ...] = (
+            *(Succeed(b"1"), Succeed(), Succeed(jobs=(carried,))),
+            *(Retry(BAD, TTL), Fail(BAD), Release()),
+        )
+        return Settle(token, self.dice.choice(outcomes))
 
     def renew(self) -> Running:
         if not self.tokens:
@@ -149,7 +158,8 @@ class World:
     def configure(self) -> Running:
         dice = self.dice
         tenant = dice.choice((*TENANTS, EVERYONE))
-        mail = QueueConfig(max_depth=dice.choice((None, 2, 4)), limit=dice.choice((None, 1, 2)))
+        rate = dice.choice((None, None, Rate(1, TTL)))
+        mail = QueueConfig(max_depth=dice.choice((None, 2, 4)), limit=dice.choice((None, 1, 2)), rate=rate)
         lanes = QueueConfig(mode=Mode.KEYED, group_limit=1, paused=dice.choice((None, None, True)))
         name, config = dice.choice((("mail", mail), ("lanes", lanes)))
         if tenant != EVERYONE and dice.random() < 0.2:
