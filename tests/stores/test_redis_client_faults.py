@@ -9,11 +9,20 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
+import redis
 
 from tenure.domain.errors import OutcomeUnknown, StoreAway
 from tenure.stores.redis.client import Client, ClientSettings, Connection, connect
 from tenure.stores.redis.client.client import FIRST_DELAY, LONGEST_DELAY
-from tenure.stores.redis.client.errors import ClientClosed, Garbled, NoServer, NotAServer, NotSent, Unanswered
+from tenure.stores.redis.client.errors import (
+    ClientClosed,
+    Garbled,
+    NoServer,
+    NotAServer,
+    NotPrimary,
+    NotSent,
+    Unanswered,
+)
 from tenure.testing.ports import free_port
 from tenure.testing.proxy import FaultProxy
 from tenure.testing.valkey import DURABLE, ValkeyServer
@@ -54,6 +63,11 @@ def through(proxy: FaultProxy, **how: Any) -> ClientSettings:
 
 async def in_thread(wait: Any) -> None:
     await asyncio.to_thread(wait)
+
+
+def become_replica(server: ValkeyServer) -> None:
+    with redis.Redis.from_url(server.url) as client:
+        client.execute_command("REPLICAOF", "127.0.0.1", "1")
 
 
 async def answered(client: Client) -> Any:
@@ -360,6 +374,59 @@ class TestComingBack:
                 await client.close()
                 with pytest.raises((ClientClosed, NoServer)):
                     await opening
+
+        run(work())
+
+
+class TestFailover:
+    def test_a_server_that_became_a_replica_is_left_and_the_address_tried_again(self, server: ValkeyServer) -> None:
+        async def work(replica: ValkeyServer, proxy: FaultProxy) -> None:
+            async with Client(through(proxy)) as client:
+                assert await client.call("SET", "failover", 1) == b"OK"
+                await in_thread(lambda: become_replica(replica))
+                proxy.target = ("127.0.0.1", server.port)
+                calls = (client.call(*call) for call in (("GET", "failover"), ("SET", "failover", 2), ("ECHO", "x")))
+                one, refused, last = await asyncio.gather(*calls, return_exceptions=True)
+                assert (one, type(refused), last) == (b"1", NotPrimary, b"x")
+                assert await client.call("SET", "failover", 3) == b"OK"
+                assert await client.call("GET", "failover") == b"3"
+
+        replica = ValkeyServer()
+        try:
+            with FaultProxy(replica.port) as proxy:
+                run(work(replica, proxy))
+        finally:
+            replica.remove()
+
+    def test_nobody_is_cut_off_by_it(self) -> None:
+        """Calls on their way on the connection that is left get their replies."""
+        go_on = asyncio.Event()
+
+        async def answer(command: list[bytes], writer: asyncio.StreamWriter) -> bytes:
+            if command[0] == b"SLOW":
+                await go_on.wait()
+            return b"-READONLY no\r\n" if command[0] == b"SET" else written(command[0])
+
+        async def work() -> None:
+            async with tiny(answer) as server, Client(server.settings) as client:
+                first, slow = asyncio.ensure_future(client.call("SET")), asyncio.ensure_future(client.call("SLOW"))
+                with pytest.raises(NotPrimary):
+                    await first
+                later = asyncio.ensure_future(client.call("LATER"))
+                await turn()
+                go_on.set()
+                assert (await slow, await later) == (b"SLOW", b"LATER")
+                assert server.connections == 2
+
+        run(work())
+
+    def test_a_dedicated_connection_stays(self) -> None:
+        async def work() -> None:
+            readonly = saying(b"-READONLY no\r\n")
+            async with tiny(readonly) as server, Client(server.settings) as client, client.dedicated() as own:
+                for _ in range(2):
+                    with pytest.raises(NotPrimary):
+                        await own.call("SET")
 
         run(work())
 

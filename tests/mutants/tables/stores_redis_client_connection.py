@@ -71,6 +71,14 @@ MUTANTS = (
         why=WHY,
     ),
     Mutant(
+        name="redis-leaving-cuts-off",
+        what="A server that became a replica is left at once, whatever is on its way.",
+        breaks="calls on their way get their replies",
+        edits=(Edit("Connection.data_received", "self._leaving and not self._on_way", "self._leaving"),),
+        killers=("faults-redis",),
+        why=WHY,
+    ),
+    Mutant(
         name="redis-limit-by-bytes-ignored",
         what="Any number of bytes is on its way.",
         breaks="everything that can grow has a limit",
@@ -102,6 +110,14 @@ MUTANTS = (
             ),
         ),
         killers=("client-redis",),
+        why=WHY,
+    ),
+    Mutant(
+        name="redis-replica-not-left",
+        what="A client stays with a server that became a replica.",
+        breaks="after a failover writes go to the primary",
+        edits=(Edit("Connection._error", "if self._shared and", "if self._leaving and"),),
+        killers=("faults-redis",),
         why=WHY,
     ),
     Mutant(

@@ -1,8 +1,10 @@
 """One connection: calls of any number of tasks, pipelined by themselves, and a reply for each in the order of sending.
 
-A connection is open, or gone for good; `_end` is the one way from open to gone. A call is *unsent* until its bytes are
-given to the transport, and *on its way* from then until its reply has come, also when its caller has given up: its
-place in the order is what keeps a late reply from being given to another call.
+A connection is open, or gone for good; `_end` is the one way from open to gone. One that several share leaves first
+when the server turns out to be a replica: it is given no more calls, and is gone when those that it has are answered.
+
+A call is *unsent* until its bytes are given to the transport, and *on its way* from then until its reply has come, also
+when its caller has given up: its place in the order is what keeps a late reply from being given to another call.
 """
 
 import asyncio
@@ -10,7 +12,6 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from math import inf
 from threading import get_ident
 from typing import Any, TypeAlias, cast
@@ -24,6 +25,7 @@ from tenure.stores.redis.client.errors import (
     Garbled,
     NoServer,
     NotAServer,
+    NotPrimary,
     NotSent,
     ServerError,
     TimedOut,
@@ -72,7 +74,7 @@ class Connection(asyncio.Protocol):
         self._on_push = on_push
         self._silence = silence
         self._shared = shared
-        self._reader = hiredis.Reader(replyError=partial(server_error, settings.shown), notEnoughData=_INCOMPLETE)
+        self._reader = hiredis.Reader(replyError=self._error, notEnoughData=_INCOMPLETE)
         self._transport: asyncio.Transport | None = None
         self._unsent: deque[_Request] = deque()
         self._on_way: deque[_Request] = deque()
@@ -89,11 +91,13 @@ class Connection(asyncio.Protocol):
         self._wakes_at = inf
         self._heard_at = self._loop.time()
         self._incomplete_bytes = 0
+        self._leaving = False
+        """Whether it ends as soon as every call has its reply."""
         self._gone: NotSent | None = None
         """Why it is gone."""
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self.on_end: Callable[[], object] | None = None
-        """Called in the very moment it is gone, before anybody else learns of it."""
+        """Called in the very moment it is gone or leaving: no call goes over it any more."""
         self._socket_closed: asyncio.Future[None] = self._loop.create_future()
         self.server: dict[bytes, Any] = {}
         """What the server said of itself: server, version, id of this connection, mode, role."""
@@ -260,6 +264,17 @@ class Connection(asyncio.Protocol):
             self._end(f"what came isn't a reply ({error})", sent=Garbled)
         if self._unsent:
             self._flush_soon()
+        elif self._leaving and not self._on_way:
+            self._end("the server is a replica by now")
+
+    def _error(self, said: str) -> ServerError:
+        """An error reply. After a failover the address leads to another server, but this connection doesn't."""
+        error = server_error(self._settings.shown, said)
+        if self._shared and isinstance(error, NotPrimary) and not self._leaving:
+            self._leaving = True
+            if self.on_end is not None:
+                self.on_end()
+        return error
 
     def _read(self, size: int) -> None:
         """Gives each whole reply that has come to the call that is longest on its way."""

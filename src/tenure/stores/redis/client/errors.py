@@ -147,7 +147,9 @@ class ServerLoading(ServerError, StoreAway):
 
 
 class NotPrimary(ServerError, StoreUnavailable):
-    """The server is a replica and takes no writes; after a failover the primary is elsewhere."""
+    """The server is a replica and takes no writes; after a failover the primary is elsewhere, perhaps at the same
+    address: a client connects again.
+    """
 
     retryable = True
     advice = "connect to the primary; during a failover, wait"
