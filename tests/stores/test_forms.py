@@ -74,13 +74,22 @@ def new_jobs(draw: st.DrawFn) -> NewJob:
     )
 
 
-OTHERS = st.lists(st.tuples(IDS, PAYLOADS, TEXTS), min_size=1, max_size=4)
+OTHERS = st.lists(
+    st.tuples(IDS, PAYLOADS, TEXTS, TEXTS, st.dictionaries(NAMES, TEXTS, min_size=1, max_size=3)),
+    min_size=1,
+    max_size=4,
+)
+Other = tuple[str, bytes, str, str, dict[str, str]]
 
 
-def of_kind(kind: NewJob, others: list[tuple[str, bytes, str]]) -> list[NewJob]:
-    """Jobs of a kind."""
-    keyed = kind.key is not None
-    return [replace(kind, id=id, payload=payload, key=key if keyed else None) for id, payload, key in others]
+def of_kind(kind: NewJob, others: list[Other], *differ: str) -> list[NewJob]:
+    """Jobs that differ in id and payload, and in these fields where the kind has them."""
+    given = [
+        {"id": id, "payload": payload, "key": key, "group": group, "labels": labels}
+        for id, payload, key, group, labels in others
+    ]
+    own = {"id", "payload", *(name for name in differ if getattr(kind, name))}
+    return [replace(kind, **{name: one[name] for name in own}) for one in given]
 
 
 def enqueued(new: NewJob, seq: int, now: int) -> Step:
@@ -108,54 +117,56 @@ def same_events(body: str | bytes, steps: list[Step]) -> bool:
 # New jobs
 
 
-@given(new_jobs(), OTHERS, st.integers(1, 2**62), TIMES)
+@given(new_jobs(), OTHERS, st.integers(1, 2**62), TIMES, st.booleans())
 def test_new_jobs_with_room_for_what_the_store_will_know(
-    kind: NewJob, others: list[tuple[str, bytes, str]], seq: int, now: int
+    kind: NewJob, others: list[Other], seq: int, now: int, together: bool
 ) -> None:
-    jobs = of_kind(kind, others)
-    form = EnqueueForms().of(kind)
-    ids, payloads, keys = [one.id for one in jobs], [one.payload for one in jobs], [one.key for one in jobs]
-    specs, fingerprints = form.specs([id.encode() for id in ids], payloads, keys=keys)
+    jobs = of_kind(kind, others, "key", *(() if together else ("group", "labels")))
+    form = EnqueueForm(kind) if together else EnqueueForms().of(kind)
+    ids, payloads = [one.id for one in jobs], [one.payload for one in jobs]
+    specs, fingerprints = form.specs([id.encode() for id in ids], payloads, jobs=jobs)
     steps = [enqueued(new, seq, now) for new in jobs]
     for step, spec, fingerprint, new in zip(steps, specs, fingerprints, jobs, strict=True):
         assert fingerprint == new.fingerprint
-        rooms = [(form.seq_at, seq), (form.now_at, now), (form.expires_at(new.key), now + (new.expires or 0))]
+        rooms = [(form.seq_at, seq), (form.now_at, now), (form.expires_at(new), now + (new.expires or 0))]
         written = bytearray(spec)
         for at, number in rooms:
             if at:
                 written[at - 1 : at + 7] = number.to_bytes(8)
         assert same(bytes(written), step.job)
     due = max(kind.run_at or 0, now + (kind.delay or 0))
-    events = form.events(ids, payloads, keys).replace(NOW_MARK, str(now)).replace(DUE_MARK, str(due))
-    assert same_events(events, steps)
+    events = form.events(ids, payloads, jobs)
+    assert same_events(events.replace(NOW_MARK, str(now)).replace(DUE_MARK, str(due)), steps)
+    assert events.startswith("#") == (len(jobs) > 1 and not kind.key and (together or not (kind.group or kind.labels)))
 
 
 @given(new_jobs(), OTHERS, st.integers(1, 2**62), TIMES)
-def test_new_jobs_that_have_their_numbers(
-    kind: NewJob, others: list[tuple[str, bytes, str]], seq: int, now: int
-) -> None:
-    jobs = of_kind(kind, others)
+def test_new_jobs_that_have_their_numbers(kind: NewJob, others: list[Other], seq: int, now: int) -> None:
+    jobs = of_kind(kind, others, "key")
     form = EnqueueForm(kind, now)
-    ids, payloads, keys = [one.id for one in jobs], [one.payload for one in jobs], [one.key for one in jobs]
-    specs, _ = form.specs([id.encode() for id in ids], payloads, range(seq, seq + len(jobs)), keys)
+    ids, payloads = [one.id for one in jobs], [one.payload for one in jobs]
+    specs, _ = form.specs([id.encode() for id in ids], payloads, range(seq, seq + len(jobs)), jobs)
     steps = [enqueued(new, seq + number, now) for number, new in enumerate(jobs)]
     assert all(same(spec, step.job) for spec, step in zip(specs, steps, strict=True))
-    assert same_events(form.events(ids, payloads, keys), steps)
+    assert same_events(form.events(ids, payloads, jobs), steps)
 
 
-@given(new_jobs(), new_jobs())
-def test_jobs_of_one_kind_share_a_form(one: NewJob, other: NewJob) -> None:
+FREE = {"id", "payload", "key", "group", "labels", "run_at", "delay"}
+
+
+@given(new_jobs(), new_jobs(), OTHERS)
+def test_jobs_of_one_kind_share_a_form(one: NewJob, other: NewJob, others: list[Other]) -> None:
     forms = EnqueueForms()
-    twin = replace(one, id=other.id, payload=other.payload)
-    assert forms.of(one) is forms.of(twin)
+    for twin in of_kind(one, others, "key", "group", "labels"):
+        assert forms.of(one) is forms.of(twin)
+    (twin, *_) = of_kind(one, others, "key")
     assert alike([one, twin])
     for name in set(NewJob.__struct_fields__) - {"id", "payload", "key"}:
         if getattr(one, name) != getattr(other, name):
-            unlike = msgspec.structs.force_setattr
             changed = replace(one)
-            unlike(changed, name, getattr(other, name))
-            assert kind_of(changed) != kind_of(one)
+            msgspec.structs.force_setattr(changed, name, getattr(other, name))
             assert not alike([one, changed])
+            assert name in FREE or kind_of(changed) != kind_of(one)
 
 
 # Claims and successes

@@ -8,8 +8,10 @@ would, whatever fields there are. Which fields those are stands here, and `tests
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import repeat
-from operator import itemgetter
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple
 
+import msgspec
 from msgspec.structs import astuple
 
 from tenure.domain.calls import Claim, Succeed
@@ -30,6 +32,8 @@ NOW_MARK, DUE_MARK = "\1", "\2"
 """Where the store puts its time, and when a job is due, into a text of events: JSON has no such characters."""
 KEPT_FORMS = 1_000
 
+_json = msgspec.json.Encoder().encode
+
 
 def _event(step: Step) -> Event:
     if step.event is None:
@@ -39,68 +43,100 @@ def _event(step: Step) -> Event:
 
 # New jobs
 
-_OWN = {"id", "payload", "key"}
+
+class Own(NamedTuple):
+    """A field, beside id and payload, in which jobs may differ that share a form."""
+
+    of: Callable[[NewJob], Any]
+    event_field: str
+    said: Callable[[Any], str]
+    """The value as the event says it. A text's quotes belong to the form."""
+
+
+_OWN = {
+    "key": Own(attrgetter("key"), "key_hash", key_hash),
+    "group": Own(attrgetter("group"), "group", lambda group: _json(group).decode()[1:-1]),
+    "labels": Own(attrgetter("labels"), "labels", lambda labels: _json(labels).decode()),
+}
+"""In the order of `Spec`. Events say the first two before the payload's size, the labels after it."""
 
 
 def _others(*names: str) -> Callable[[tuple[object, ...]], tuple[object, ...]]:
     return itemgetter(*(at for at, name in enumerate(NewJob.__struct_fields__) if name not in names))
 
 
-_SHARED, _UNLABELLED = _others(*_OWN), _others(*_OWN, "labels")
+_SHARED = _others("id", "payload", "key")
+_SHAPE = _others("id", "payload", *_OWN, "run_at", "delay")
 
 
 def alike(jobs: Sequence[NewJob]) -> bool:
-    """Whether new jobs are of one kind: they differ in id, payload and key alone, and all have a key, or none."""
+    """Whether new jobs differ in id, payload and key alone, and all have a key, or none."""
     shared, keyless = _SHARED(astuple(jobs[0])), jobs[0].key is None
     return len(jobs) == 1 or all((job.key is None) is keyless and _SHARED(astuple(job)) == shared for job in jobs)
 
 
 def kind_of(new: NewJob) -> tuple[object, ...]:
-    """The same for jobs with the same kind, different for all others; it can be hashed."""
-    return (*_UNLABELLED(astuple(new)), new.key is None, *new.labels.items())
+    """What new jobs have in common that share a form with room for the store's times."""
+    return (*_SHAPE(astuple(new)), new.key is None, new.group is None, not new.labels)
 
 
 class EnqueueForm:
-    """How new jobs of one kind are written. Without a time the store puts its own into room for it."""
+    """How new jobs are written that differ in id and payload, and in some other fields where they have them.
 
-    __slots__ = ("_after_key", "_hashed", "_line", "_rest", "_spec", "now_at", "seq_at")
+    Without a time the store puts its own, and when each job is due, into room for it.
+    """
 
-    def __init__(self, new: NewJob, now: Ms | None = None) -> None:
+    __slots__ = (
+        *("_after_own", "_before_own", "_before_size", "_folded", "_hashed", "_line", "_own", "_rest", "_spec"),
+        *("_template", "now_at", "seq_at"),
+    )
+
+    def __init__(self, new: NewJob, now: Ms | None = None, differ: Iterable[str] = ("key",)) -> None:
         at = NOW if now is None else now
         step = apply(Command.ENQUEUE, pending(new, SEQ, at), None, at)
         spec, event = step.job.spec, _event(step)
-        keyed = {} if new.key is None else {"key": 0}
-        *self._spec, self._rest = records.cut(spec, id=36, seq=8, fingerprint=32, payload_size=4, **keyed)
+        names = [name for name in differ if getattr(new, name)]
+        self._own = [_OWN[name] for name in names]
+        parts = records.cut(spec, id=36, seq=8, fingerprint=32, payload_size=4, **dict.fromkeys(names, 0))
+        self._spec, before_own, self._rest = parts[:4], parts[4:-1], parts[-1]
+        self._before_own = list(zip(before_own, [one.of for one in self._own], strict=True))
         self._hashed = fingerprinting(new.job_type, new.codec, new.queue).copy
-        hashed = ("key_hash",) if keyed else ()
-        head, before_id, *middle, before_due, tail = cut(event, "at", "job_id", *hashed, "payload_size", "run_at")
+        said = [one.event_field for one in self._own]
+        self._before_size = len(said) - ("labels" in said)
+        """How many of these fields come before the payload's size."""
+        fields = (*said[: self._before_size], "payload_size", *said[self._before_size :])
+        head, before_id, *middle, before_due, tail = cut(event, "at", "job_id", *fields, "run_at")
         told, due = (NOW_MARK, DUE_MARK) if now is None else (str(event.at), str(event.run_at))
         self._line = [f"{head}{told}{before_id}", *middle, f"{before_due}{due}{tail}"]
+        self._folded = None if said else form(*self._line)
+        self._template = "%s".join(part.replace("%", "%%") for part in self._line) + "\n"
         if now is None:
             self._find_rooms(new, spec.expires_at)
 
     def _find_rooms(self, new: NewJob, expires_at: Ms | None) -> None:
-        (written,), _ = self.specs([new.id.encode()], [new.payload], keys=[new.key])
+        (written,), _ = self.specs([new.id.encode()], [new.payload], jobs=[new])
         ((self.seq_at,), (self.now_at,)) = (records.rooms(written, number, 1) for number in (SEQ, NOW))
         """Where the store puts arrival number and time into a spec: before any field whose width differs."""
         (place,) = [0] if expires_at is None else records.rooms(written, expires_at, 1)
-        self._after_key = place and place - len(records.encode(new.key))
+        self._after_own = place and place - self._width(new)
 
-    def expires_at(self, key: str | None) -> int:
-        """Where the expiry stands in the spec of a job with this key; 0 if such jobs don't expire."""
-        return self._after_key and self._after_key + len(records.encode(key))
+    def _width(self, new: NewJob) -> int:
+        return sum([len(records.encode(one.of(new))) for one in self._own])
+
+    def expires_at(self, new: NewJob) -> int:
+        """Where the expiry stands in a job's spec; 0 if such jobs don't expire."""
+        return self._after_own and self._after_own + self._width(new)
 
     def specs(
         self,
         ids: Iterable[bytes],
         payloads: Iterable[bytes],
         seqs: Iterable[int] = repeat(SEQ),
-        keys: Iterable[str | None] = (),
+        jobs: Iterable[NewJob] = (),
     ) -> tuple[list[bytes], list[bytes]]:
-        before_id, before_seq, before_hash, before_size, *before_key = self._spec
-        rests: Iterable[bytes] = repeat(self._rest)
-        if before_key:
-            rests = [before_key[0] + records.encode(key) + self._rest for key in keys]
+        """(specs, fingerprints). `jobs`: the same once more, where they may differ in more than id and payload."""
+        before_id, before_seq, before_hash, before_size = self._spec
+        rests = map(self._rest_of, jobs) if self._own else repeat(self._rest)
         specs, fingerprints, hashed = [], [], self._hashed
         for id, payload, seq, rest in zip(ids, payloads, seqs, rests, strict=False):
             fingerprint = hashed()
@@ -112,22 +148,21 @@ class EnqueueForm:
             fingerprints.append(digest)
         return specs, fingerprints
 
-    def events(self, ids: Sequence[str], payloads: Sequence[bytes], keys: Sequence[str | None]) -> str:
-        """The events of some jobs, folded if they may be."""
-        if len(self._line) > 3:
-            begin, before_hash, before_size, end = self._line
-            return "".join(
-                [
-                    f"{begin}{id}{before_hash}{key_hash(key)}{before_size}{len(payload)}{end}\n"
-                    for id, payload, key in zip(ids, payloads, keys, strict=True)
-                    if key is not None
-                ]
-            )
-        begin, middle, end = self._line
+    def _rest_of(self, new: NewJob) -> bytes:
+        encode = records.encode
+        return b"".join([before + encode(of(new)) for before, of in self._before_own]) + self._rest
+
+    def events(self, ids: Sequence[str], payloads: Sequence[bytes], jobs: Iterable[NewJob] = ()) -> str:
+        """The events, folded if jobs of this form differ in id and payload alone. `jobs`: as for `specs`."""
+        if self._folded is None:
+            return "".join([self._template % self._values(job) for job in jobs])
         if len(ids) == 1:
-            return f"{begin}{ids[0]}{middle}{len(payloads[0])}{end}\n"
-        values = [f"{id}\t{len(payload)}\n" for id, payload in zip(ids, payloads, strict=True)]
-        return form(begin, middle, end) + "".join(values)
+            return self._template % (ids[0], len(payloads[0]))
+        return self._folded + "".join([f"{id}\t{len(payload)}\n" for id, payload in zip(ids, payloads, strict=True)])
+
+    def _values(self, new: NewJob) -> tuple[object, ...]:
+        said = [tell(of(new)) for of, _, tell in self._own]
+        return (new.id, *said[: self._before_size], len(new.payload), *said[self._before_size :])
 
 
 class EnqueueForms:
@@ -144,7 +179,7 @@ class EnqueueForms:
         if known is None:
             if len(self._kept) >= KEPT_FORMS:
                 self._kept.clear()
-            known = self._kept[kind] = EnqueueForm(new)
+            known = self._kept[kind] = EnqueueForm(new, differ=_OWN)
         return known
 
 

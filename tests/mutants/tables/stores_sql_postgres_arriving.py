@@ -32,7 +32,7 @@ MUTANTS = (
         name="arrive-alike-types-differ",
         what="Jobs of several types count as one kind, and all get the type of the first.",
         breaks="§9: a job has the type that it was enqueued with",
-        edits=(Edit("_OWN", '"key"}', '"key", "job_type"}', FORMS),),
+        edits=(Edit("_SHARED", '"payload", "key")', '"payload", "key", "job_type")', FORMS),),
         killers=("machine-postgres",),
     ),
     Mutant(
@@ -74,7 +74,7 @@ MUTANTS = (
         name="arrive-key-shown",
         what="An event shows the key itself, where its hash belongs.",
         breaks="§12: an enqueued event has the key's hash; §18: keys are never shown",
-        edits=(Edit("EnqueueForm.events", "{key_hash(key)}", "{key}", FORMS),),
+        edits=(Edit("_OWN", '"key_hash", key_hash)', '"key_hash", str)', FORMS),),
         killers=("machine-postgres",),
     ),
     Mutant(
@@ -86,9 +86,9 @@ MUTANTS = (
     ),
     Mutant(
         name="arrive-labels-of-the-first",
-        what="Jobs that differ in their labels alone count as one kind, and all get the labels of the first.",
+        what="Jobs that differ in their labels alone are written by one form, with the labels of the first.",
         breaks="§9: a job has the labels that it was enqueued with",
-        edits=(Edit("kind_of", "new.key is None, *new.labels.items())", "new.key is None)", FORMS),),
+        edits=(Edit("EnqueueForms.of", "differ=_OWN)", 'differ=("key", "group"))', FORMS),),
         killers=("machine-postgres",),
     ),
     Mutant(

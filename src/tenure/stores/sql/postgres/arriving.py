@@ -133,7 +133,7 @@ def _numbered_values(jobs: Alike, tables: PostgresTables, now: Ms, numbers: Sequ
     held = tables.lane_keys((job.tenant, job.queue))
     ids = [id.encode() for id in jobs.ids]
     specs, _ = form.specs(ids, jobs.payloads, numbers)
-    events = form.events(jobs.ids, jobs.payloads, ())
+    events = form.events(jobs.ids, jobs.payloads)
     whose = (tables.config, now, job.tenant, job.queue, job.job_type, job.priority)
     return [*whose, bigints(numbers), encoded_texts(ids), byteas(specs), byteas(jobs.payloads), events, *held]
 
@@ -151,15 +151,16 @@ def _one_values(job: NewJob, tables: PostgresTables, now: Ms | None) -> list[Any
     form = tables.place.forms.of(job)
     (spec,), _ = form.specs([job.id.encode()], [job.payload])
     whose = (tables.config, now, job.tenant, job.id, job.queue, job.job_type)
-    events, held = form.events([job.id], [job.payload], ()), tables.lane_keys((job.tenant, job.queue))
+    events, held = form.events([job.id], [job.payload]), tables.lane_keys((job.tenant, job.queue))
     return [*whose, spec, form.seq_at, form.now_at, job.priority, job.payload, events, *held]
 
 
 def _alike_values(jobs: Sequence[NewJob], tables: PostgresTables, now: Ms | None) -> list[Any]:
     job = jobs[0]
-    form = tables.place.forms.of(job)
-    ids, payloads, keys = [one.id for one in jobs], [one.payload for one in jobs], [one.key for one in jobs]
-    specs, fingerprints = form.specs([id.encode() for id in ids], payloads, keys=keys)
+    folds = len(jobs) > 1 and (job.group is not None or job.labels)  # only where these are a part of the form
+    form = EnqueueForm(job) if folds else tables.place.forms.of(job)
+    ids, payloads = [one.id for one in jobs], [one.payload for one in jobs]
+    specs, fingerprints = form.specs([id.encode() for id in ids], payloads, jobs=jobs)
     return [
         tables.config,
         now,
@@ -174,12 +175,12 @@ def _alike_values(jobs: Sequence[NewJob], tables: PostgresTables, now: Ms | None
         job.expires,
         form.seq_at,
         form.now_at,
-        form.expires_at(job.key),
+        form.expires_at(job),
         texts(ids),
         byteas(specs),
         byteas(payloads),
-        form.events(ids, payloads, keys),
-        texts(keys),
+        form.events(ids, payloads, jobs),
+        texts([one.key for one in jobs]),
         byteas(fingerprints),
         texts(list(job.labels)),
         texts(list(job.labels.values())),
@@ -215,7 +216,7 @@ def _arrive_mixed(tables: PostgresTables, jobs: Sequence[NewJob], now: Ms | None
 
 def _row(tables: PostgresTables, job: NewJob) -> tuple[Any, ...]:
     form = tables.place.forms.of(job)
-    (spec,), (fingerprint,) = form.specs([job.id.encode()], [job.payload], keys=[job.key])
+    (spec,), (fingerprint,) = form.specs([job.id.encode()], [job.payload], jobs=[job])
     return (
         job.tenant,
         job.id,
@@ -224,7 +225,7 @@ def _row(tables: PostgresTables, job: NewJob) -> tuple[Any, ...]:
         spec,
         form.seq_at,
         form.now_at,
-        form.expires_at(job.key),
+        form.expires_at(job),
         job.priority,
         job.run_at or 0,
         job.delay or 0,
@@ -233,6 +234,6 @@ def _row(tables: PostgresTables, job: NewJob) -> tuple[Any, ...]:
         job.key,
         None if job.key is None else job.unique.value,
         job.payload,
-        form.events([job.id], [job.payload], [job.key]),
+        form.events([job.id], [job.payload], [job]),
         fingerprint,
     )
