@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tenure.domain.model import Tables, Unit
+from tenure.domain.model.attached import ATTACHED
 from tenure.domain.model.families import FAMILIES
 from tenure.domain.model.reads import KINDS
 from tenure.domain.model.transfer import KINDS as DUMPED
@@ -13,8 +14,8 @@ from tenure.stores.sql import rows
 
 NOT_READ = {"next_seq", "promote", "tidy", "restore", "keep"}
 """What a unit asks of tables besides: a counter, upkeep, and writes."""
-NOT_FAMILIES = {"before", "events", "cleaned", "purged"}
-"""Dictionaries of a unit that aren't rows to put: what records were, what is told, and rows that go otherwise."""
+NOT_FAMILIES = {"before", "events", "attached", "cleaned", "purged"}
+"""Dictionaries of a unit by other keys: what records were, events, rows beside records, and rows that go in time."""
 
 
 def changes(unit: Unit) -> set[str]:
@@ -45,4 +46,4 @@ def test_stores_know_every_family() -> None:
     assert MemoryTables()._rows.keys() == FAMILIES.keys()
     assert rows.ROWS.keys() | {"job", "body", "result"} == FAMILIES.keys()
     assert rows.VALUES.keys() | {"job"} == FAMILIES.keys()
-    assert list(DUMPED) == ["meta", *FAMILIES, "chunk"]
+    assert list(DUMPED) == ["meta", *FAMILIES, *ATTACHED, "chunk"]

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from tenure.domain.job import Job, Slot
 from tenure.domain.model import Chunk, Meta, Tables, Unit
+from tenure.domain.model.attached import ATTACHED
 from tenure.domain.model.changes import Changes
 from tenure.domain.model.entries import Entry, entries, slot_entries
 from tenure.domain.model.families import FAMILIES
@@ -122,14 +123,17 @@ class Replica:
     """What changes add up to."""
 
     def __init__(self) -> None:
-        self.rows: dict[str, dict[Any, Any]] = {name: {} for name in FAMILIES}
+        self.rows: dict[str, dict[Any, Any]] = {name: {} for name in (*FAMILIES, *ATTACHED)}
         self.entries: Counter[Entry] = Counter()
         self.chunks: list[tuple[str, Ms, bytes]] = []
 
     def apply(self, changes: Changes) -> None:
         for put in changes.puts:
             rows = self.rows[put.family]
-            if put.value is None:
+            if put.family in ATTACHED and not isinstance(put.key[0], tuple):
+                for key in [key for key in rows if key[0] == put.key]:
+                    del rows[key]
+            elif put.value is None:
                 gone = rows.pop(put.key, None)
                 self.entries.subtract(map(_named, _entries_of(gone)))
             else:
@@ -140,7 +144,7 @@ class Replica:
 
     def check(self, tables: MemoryTables) -> None:
         """Rows, index entries and the feed are those of the store."""
-        assert self.rows == tables._rows
+        assert self.rows == {**tables._rows, **_beside(tables)}
         derived = [entry for rows in ("job", "slot") for one in self.rows[rows].values() for entry in _entries_of(one)]
         assert {entry: count for entry, count in self.entries.items() if count} == Counter(map(_named, derived))
         kept = [(chunk.tenant, chunk.at, chunk.body) for chunk in tables._chunks]
@@ -230,9 +234,18 @@ class Serial:
     def check(self, tables: MemoryTables) -> None:
         """The other's rows, feed and numbers are the same."""
         assert tables._rows == self.tables._rows
+        assert _beside(tables) == _beside(self.tables)
         assert _feed(tables) == _feed(self.tables)
         assert replace(tables.meta(), seq=0) == replace(self.tables.meta(), seq=0)
         assert not tables.verify()
+
+
+def _beside(tables: MemoryTables) -> dict[str, dict[Any, Any]]:
+    """Rows beside records: {family: {(job, member): value}}."""
+    found: dict[str, dict[Any, Any]] = {name: {} for name in ATTACHED}
+    for (name, ref), rows in tables._attached.items():
+        found[name].update({(ref, member): value for member, value in rows.items()})
+    return found
 
 
 def _feed(tables: MemoryTables) -> list[Chunk]:

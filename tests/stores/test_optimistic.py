@@ -34,7 +34,7 @@ from tenure.domain.calls import (
 )
 from tenure.domain.config import QUEUE, TENANT, QueueConfig, TenantConfig
 from tenure.domain.errors import InvalidValue
-from tenure.domain.job import Failure, NewJob, Parent, Token
+from tenure.domain.job import Failure, NewJob, Parent, Token, Traceback
 from tenure.domain.model import Unit, claim, command, enqueue, purge, renew, settle, sweep
 from tenure.domain.model.documents import put
 from tenure.domain.model.reads import ReadKind, recording
@@ -49,6 +49,7 @@ TENANTS = ("acme", "zeta")
 ROUNDS = 120
 TTL: Ms = 1_000
 BAD = Failure("ValueError", "no")
+WHERE = Traceback("builtins.ValueError", "no", "Traceback (most recent call last): …")
 
 
 class World:
@@ -121,7 +122,7 @@ class World:
         self.ids.append((carried.tenant, carried.id))
         outcomes: tuple[Outcome, ...] = (
             *(Succeed(b"1"), Succeed(), Succeed(jobs=(carried,))),
-            *(Retry(BAD, TTL), Fail(BAD), Release()),
+            *(Retry(BAD, TTL, traceback=WHERE), Fail(BAD, traceback=WHERE), Release()),
         )
         return Settle(token, self.dice.choice(outcomes))
 

@@ -40,7 +40,7 @@ KINDS = {
     ),
     ReadKind.SCAN: (
         *("edges_from", "edges_to", "documents", "running_under", "line", "head", "upcoming"),
-        *("cascades", "lost", "expired", "drained", "due", "old_chunks", "finished", "ended"),
+        *("attached", "members", "cascades", "lost", "expired", "drained", "due", "old_chunks", "finished", "ended"),
         *("query", "chunks", "dump"),
     ),
     ReadKind.LOOSE: ("tenants", "groups", "live_tenants"),
