@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from tenure.stores.sql.sqlite.file import SCHEMA
 from tests.contrib.kit import Site
 
 pytest.importorskip("django")
@@ -572,7 +573,7 @@ def test_another_app_may_be_named(bare: Site) -> None:
 
 def test_other_ways_to_the_same_app(bare: Site) -> None:
     """Django's own options stand before the command, and the app has a name for `tenure` itself."""
-    there = f"schema 2 at sqlite:///{bare.folder / 'jobs.db'}\n"
+    there = f"schema {SCHEMA} at sqlite:///{bare.folder / 'jobs.db'}\n"
     assert bare.done("tenure", "--settings", "mysite.settings", "migrate") == there
     argv = [sys.executable, "-m", "tenure", "migrate", "--app", "tenure.contrib.django.project:app"]
     ran = subprocess.run(argv, cwd=bare.folder, env=bare.environment, capture_output=True, text=True, check=True)
