@@ -9,7 +9,7 @@ from tests.mutants.source import BadMutant, changed, symbols
 HOT = (
     ("stores/sql/hot.py", "_lease"),
     ("stores/sql/hot.py", "succeed"),
-    ("stores/sql/postgres/arriving.py", "_arrive_alike"),
+    ("stores/sql/postgres/enqueue_direct.py", "_arrive_alike"),
     ("stores/sql/sqlite/tables.py", "SqliteTables._lease"),
     ("domain/model/claim.py", "Walk._pick"),
     ("domain/transitions.py", "_release"),

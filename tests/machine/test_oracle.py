@@ -58,7 +58,7 @@ def test_the_oracle_is_made_of_the_model_and_dictionaries() -> None:
 
 
 def test_no_other_store_is_made_of_the_oracle() -> None:
-    assert {"sql.hot", "sql.tables", "sql.postgres.arriving"} <= set(OTHERS)
+    assert {"sql.hot", "sql.tables", "sql.postgres.enqueue_direct"} <= set(OTHERS)
     assert not {name: shared for name in OTHERS if (shared := of_stores(name) & set(ORACLE))}
 
 

@@ -24,9 +24,9 @@ from tenure.domain.retry import RetryPolicy
 from tenure.domain.states import Unique
 from tenure.stores import records
 from tenure.stores.records import PLAIN_END
-from tenure.stores.sql.postgres import PostgresStore, lone
+from tenure.stores.sql.postgres import PostgresStore, claim_direct
 from tenure.stores.sql.postgres import store as module
-from tenure.stores.sql.postgres.lone import FEW, claim_few
+from tenure.stores.sql.postgres.claim_direct import FEW, claim_few
 from tenure.testing.clock import ManualClock
 from tenure.testing.factories import PostgresFactory
 from tenure.testing.machine.lockstep import Lockstep
@@ -64,7 +64,7 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> "Counter[str]":
         return claimed
 
     monkeypatch.setattr(module, "claim_few", spied)
-    monkeypatch.setattr(lone, "REST", 0)  # tried as often as can be
+    monkeypatch.setattr(claim_direct, "REST", 0)  # tried as often as can be
     return counted
 
 
@@ -276,7 +276,7 @@ def test_many_go_the_usual_way(tells: Tells) -> None:
 
 
 def test_what_was_in_vain_isnt_tried_again_at_once(tells: Tells, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lone, "REST", 3)
+    monkeypatch.setattr(claim_direct, "REST", 3)
 
     async def story(told: Told) -> None:
         await told.store.enqueue([job(1, labels={"a": "b"})])

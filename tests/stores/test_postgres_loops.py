@@ -22,8 +22,8 @@ from tenure.domain.states import Mode
 from tenure.domain.store import FEED_TOPIC, queue_topic
 from tenure.stores.fibers import waited
 from tenure.stores.sql.postgres import wake as module
-from tenure.stores.sql.postgres.arriving import MANY
 from tenure.stores.sql.postgres.connection import Server
+from tenure.stores.sql.postgres.enqueue_direct import MANY
 from tenure.stores.sql.postgres.loop_connections import LoopConnections
 from tenure.stores.sql.postgres.patience import PatientConnection
 from tenure.stores.sql.postgres.store import PostgresStore

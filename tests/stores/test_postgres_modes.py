@@ -20,7 +20,7 @@ from tenure.domain.names import EVERYONE
 from tenure.domain.states import Mode
 from tenure.stores.clock import system_clock
 from tenure.stores.sql.postgres import PostgresStore
-from tenure.stores.sql.postgres.arriving import MANY, arrive
+from tenure.stores.sql.postgres.enqueue_direct import MANY, arrive
 from tenure.stores.sql.postgres.modes import MANY_LANES
 from tenure.stores.sql.postgres.place import Place
 from tenure.stores.sql.postgres.runners import PsycopgRunner

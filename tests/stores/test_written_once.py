@@ -24,20 +24,19 @@ LIST = 5
 """So many fields of one struct beside each other are a list of them."""
 
 COLUMNS = "columns of a table beside the record, each with a name of its own in SQL"
+IDENTITY = "fields: seq, tenant, id, queue, job_type, enqueued_at"
+NEW = "fields: tenant, id, queue, job_type, priority, expires, key, payload"
 KNOWN = {
     ("records.py job_of", "a Job made by hand"): "the decoder itself",
-    (
-        "sql/hot.py _lease",
-        "fields: tenant, queue, job_type, group, lease, grace",
-    ): "what jobs share that one form leases",
-    ("sql/postgres/arriving.py _row", "fields: tenant, id, queue, job_type, priority, expires, key, payload"): COLUMNS,
+    ("sql/hot.py _lease", "fields: tenant, queue, job_type, group, lease, grace"): "what jobs of one form share",
+    ("sql/postgres/enqueue_direct.py _row", NEW): COLUMNS,
     ("sql/postgres/health.py", "the kind claimed"): "a table",
     ("sql/postgres/tables.py PostgresTables._first_claimed", "the kind claimed"): "a table",
-    ("sql/rows.py job_row", "fields: seq, tenant, id, queue, job_type, enqueued_at"): COLUMNS,
+    ("sql/rows.py job_row", IDENTITY): COLUMNS,
     ("sql/rows.py slot_row", "fields: tenant, job_id, lease_seq, queue, group, deadline"): "a Slot's",
     ("sql/scan.py", "fields: seq, state, tenant, id, finished_at, result_ttl, unique_for"): "what a result is found by",
     ("sql/scan.py", "fields: tenant, id, queue, job_type, enqueued_at"): COLUMNS,
-    ("sql/verify.py _columns", "fields: seq, tenant, id, queue, job_type, enqueued_at"): COLUMNS,
+    ("sql/verify.py _columns", IDENTITY): COLUMNS,
 }
 """(module and symbol, what is found there) → why it may stand there."""
 

@@ -1,7 +1,7 @@
 """Statements sent without waiting (libpq's pipeline): only reading an answer waits, for all that was sent before it.
 
 What a call is certain to ask can be asked ahead. That saves waiting, not work: what is called most goes by one
-statement (`arriving.py`, `settling.py`).
+statement (`enqueue_direct.py`, `settle_direct.py`).
 """
 
 import hashlib

@@ -60,7 +60,7 @@ class Place:
         self.falls_short = False
         """Whether the last claim from a lone line found fewer jobs than it wanted: it asks when more are due."""
         self.few = False
-        """Whether it found a few plain jobs: the next may take as many by one statement (`lone.claim_few`)."""
+        """Whether it found a few plain jobs: the next may take as many by one statement (`claim_direct.claim_few`)."""
         self._few_after = 0
         self.frontiers = Frontiers(patience)
         self.borders: dict[str, Border] = {}

@@ -27,11 +27,13 @@ from tenure.stores import fibers
 from tenure.stores.base import ModelStore, Operation, carries_keys, check_batch, putting
 from tenure.stores.hints import Changed, Hints
 from tenure.stores.sql import hot
-from tenure.stores.sql.postgres import quick
-from tenure.stores.sql.postgres.arriving import MANY, arrive
+from tenure.stores.sql.postgres import one_statement
 from tenure.stores.sql.postgres.awaited import ANNOUNCE_SECONDS, AWAITED, Awaited
+from tenure.stores.sql.postgres.claim_direct import claim as lone_claim
+from tenure.stores.sql.postgres.claim_direct import claim_few
 from tenure.stores.sql.postgres.connection import WRITING, NotNow, Server, sound, translated
 from tenure.stores.sql.postgres.ears import Ears
+from tenure.stores.sql.postgres.enqueue_direct import MANY, arrive
 from tenure.stores.sql.postgres.frontier import PATIENCE
 from tenure.stores.sql.postgres.home import Home
 from tenure.stores.sql.postgres.joined import async_runner, is_async, run_joined, sync_runner
@@ -43,14 +45,12 @@ from tenure.stores.sql.postgres.lending import (
     PooledConnections,
     check_pool,
 )
-from tenure.stores.sql.postgres.lone import claim as lone_claim
-from tenure.stores.sql.postgres.lone import claim_few
 from tenure.stores.sql.postgres.loop_connections import LoopConnections, of_this_call
 from tenure.stores.sql.postgres.migrate import migrate
 from tenure.stores.sql.postgres.place import Held, Overtaken, Place, Severed, Unreadable
 from tenure.stores.sql.postgres.quarantine import Bad, contradiction, set_aside, unreadable
 from tenure.stores.sql.postgres.runners import UsersRunner
-from tenure.stores.sql.postgres.settling import finish
+from tenure.stores.sql.postgres.settle_direct import finish
 from tenure.stores.sql.postgres.shared import open_shared, share
 from tenure.stores.sql.postgres.snapshot import snapshot
 from tenure.stores.sql.postgres.tables import PostgresTables
@@ -435,7 +435,7 @@ class _Open:
         changed = Changed({FEED_TOPIC, queue_topic(job.queue)})
         news = News(self.wake, changed.topics)
         now = None if self._clock is None else self._clock()
-        asked = quick.enqueue(connections, job, now, news, lambda: self._tell(changed, carried=news.carried))
+        asked = one_statement.enqueue(connections, job, now, news, lambda: self._tell(changed, carried=news.carried))
         return None if asked is None else await asked
 
     def enqueue(

@@ -1,8 +1,8 @@
-"""Deliberate bugs in `stores/sql/postgres/arriving.py`."""
+"""Deliberate bugs in `stores/sql/postgres/enqueue_direct.py`."""
 
 from tests.mutants.mutant import Edit, Mutant
 
-MODULE = "stores/sql/postgres/arriving.py"
+MODULE = "stores/sql/postgres/enqueue_direct.py"
 FORMS = "stores/forms.py"
 PLAIN = "domain/model/plain.py"
 

@@ -1,8 +1,8 @@
-"""Deliberate bugs in `stores/sql/postgres/lone.py`."""
+"""Deliberate bugs in `stores/sql/postgres/claim_direct.py`."""
 
 from tests.mutants.mutant import Edit, Mutant
 
-MODULE = "stores/sql/postgres/lone.py"
+MODULE = "stores/sql/postgres/claim_direct.py"
 
 MUTANTS = (
     Mutant(

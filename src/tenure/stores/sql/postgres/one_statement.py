@@ -13,8 +13,8 @@ from psycopg import pq
 from tenure.domain.calls import Enqueued
 from tenure.domain.job import NewJob
 from tenure.domain.names import Ms
-from tenure.stores.sql.postgres.arriving import one_values
 from tenure.stores.sql.postgres.connection import sound, still_there
+from tenure.stores.sql.postgres.enqueue_direct import one_values
 from tenure.stores.sql.postgres.lending import Connected
 from tenure.stores.sql.postgres.loop_connections import LoopConnections
 from tenure.stores.sql.postgres.loop_runner import LoopRunner
