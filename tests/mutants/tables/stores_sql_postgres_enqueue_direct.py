@@ -85,10 +85,10 @@ MUTANTS = (
         killers=("machine-postgres",),
     ),
     Mutant(
-        name="arrive-labels-of-the-first",
-        what="Jobs that differ in their labels alone are written by one form, with the labels of the first.",
-        breaks="§9: a job has the labels that it was enqueued with",
-        edits=(Edit("EnqueueForms.of", "differ=_OWN)", 'differ=("key", "group"))', FORMS),),
+        name="arrive-group-of-the-first",
+        what="Jobs that differ in their group alone are written by one form, with the group of the first.",
+        breaks="§11: a job is of the group that it was enqueued with",
+        edits=(Edit("EnqueueForms.of", "differ=_OWN)", 'differ=("key", "labels"))', FORMS),),
         killers=("machine-postgres",),
     ),
     Mutant(
