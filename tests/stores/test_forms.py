@@ -27,10 +27,10 @@ from tenure.stores.forms import (
     ClaimForm,
     EnqueueForm,
     EnqueueForms,
-    StoreTimedClaimForm,
     SuccessForm,
     alike,
     kind_of,
+    store_timed,
 )
 
 NAMES = st.from_regex(r"[A-Za-z0-9._-]{1,12}", fullmatch=True)
@@ -244,9 +244,9 @@ def test_claims_whose_times_the_store_puts_in(
         pending(replace(plain_end(one), tenant=lane[0], queue=lane[1]), seq, begun) for seq, one in enumerate(new, 1)
     ]
     assert all(records.encode(job.spec).endswith(records.PLAIN_END) for job in jobs)
-    form = StoreTimedClaimForm(request, lane, rules, token)
+    form = store_timed(request, lane, rules)
     until = now + form.lease.ttl
-    live = bytearray(form.live)
+    live = bytearray(form.live(token))
     for at, number in zip(form.rooms, (now, now, until), strict=True):
         live[at - 1 : at + 7] = number.to_bytes(8)
     steps = [apply(Command.CLAIM, job, Take(token, lease_for(request, job.spec, rules, now, now)), now) for job in jobs]

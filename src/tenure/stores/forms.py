@@ -17,7 +17,7 @@ from msgspec.structs import astuple
 from tenure.domain.calls import Claim, Succeed
 from tenure.domain.config import QueueRules
 from tenure.domain.event import Event, Told, cut, form
-from tenure.domain.job import Job, NewJob, fingerprinting, key_hash
+from tenure.domain.job import Job, Lease, NewJob, fingerprinting, key_hash
 from tenure.domain.model.claim import lease_for
 from tenure.domain.model.enqueue import pending
 from tenure.domain.names import Ms
@@ -31,6 +31,8 @@ from the store's. MessagePack writes such numbers in eight bytes, and UTF-8 has 
 NOW_MARK, DUE_MARK = "\1", "\2"
 """Where the store puts its time, and when a job is due, into a text of events: JSON has no such characters."""
 KEPT_FORMS = 1_000
+_TOKEN = b"\xff" * 16
+"""In the place of a claim's token, which is as long."""
 
 _json = msgspec.json.Encoder().encode
 
@@ -209,18 +211,32 @@ class ClaimForm:
 class StoreTimedClaimForm:
     """How plain jobs of one tenant's queue are leased by a store that puts in times, and each job's id and type."""
 
-    __slots__ = ("lease", "live", "rooms", "story", "version")
+    __slots__ = ("_live", "lease", "rooms", "story", "version")
 
-    def __init__(self, request: Claim, lane: tuple[str, str], rules: QueueRules, token: bytes) -> None:
-        job = _plain_job(*lane)
-        self.lease = lease_for(request, job.spec, rules, NOW, NOW)
-        step = apply(Command.CLAIM, job, Take(token, self.lease), NOW)
+    def __init__(self, job: Job, lease: Lease) -> None:
+        self.lease = lease
+        step = apply(Command.CLAIM, job, Take(_TOKEN, lease), NOW)
         self.version = step.job.version
-        self.live = records.live_blob(step.job)
-        self.rooms = (*records.rooms(self.live, NOW, 2), *records.rooms(self.live, self.lease.until, 1))
+        live = records.live_blob(step.job)
+        self._live = live.split(_TOKEN)
+        self.rooms = (*records.rooms(live, NOW, 2), *records.rooms(live, lease.until, 1))
         """Where the time stands, twice, and the lease's end."""
         self.story = cut(_event(step), "at", "job_id", "job_type", "lease_until", "waited_ms")
         """The event's line around these values."""
+
+    def live(self, token: bytes) -> bytes:
+        return token.join(self._live)
+
+
+def store_timed(request: Claim, lane: tuple[str, str], rules: QueueRules) -> StoreTimedClaimForm:
+    """The form for claims of this worker from a tenant's queue."""
+    job = _plain_job(*lane)
+    return _store_timed(lane, lease_for(request, job.spec, rules, NOW, NOW))
+
+
+@lru_cache(maxsize=KEPT_FORMS)
+def _store_timed(lane: tuple[str, str], lease: Lease) -> StoreTimedClaimForm:
+    return StoreTimedClaimForm(_plain_job(*lane), lease)
 
 
 @lru_cache(maxsize=KEPT_FORMS)

@@ -23,7 +23,7 @@ MUTANTS = (
         name="hot-every-lease-the-first",
         what="The hot path ends every job as if its first lease did.",
         breaks="§4 history, version",
-        edits=(Edit("succeed", "if job.version == 2:", "if job.version > 1:"),),
+        edits=(Edit("succeed", "if job.version == 2 and", "if job.version > 1 and"),),
         killers=("machine-sqlite",),
     ),
     Mutant(
@@ -152,7 +152,7 @@ MUTANTS = (
         name="hot-retried-as-new",
         what="The hot path takes every job for one that was never claimed.",
         breaks="§4 attempts, lease_seq",
-        edits=(Edit("_lease", "if job.version == 1:", "if job.version > 0:"),),
+        edits=(Edit("_lease", "if job.version == 1 and", "if job.version > 0 and"),),
         killers=("machine-sqlite",),
     ),
     Mutant(

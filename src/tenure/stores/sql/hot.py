@@ -39,6 +39,7 @@ def _lease(unit: Unit, request: Claim, token: bytes, taken: list[Taken]) -> list
     ways, now = _tables(unit).ways, unit.now
     kinds: dict[tuple[str, str, str, str | None, Ms | None, Ms | None], _Leasing] = {}
     jobs: list[Job] = []
+    several = len(taken) > 1  # else a form doesn't pay
     for one in taken:
         job = one.job
         spec = job.spec
@@ -51,14 +52,15 @@ def _lease(unit: Unit, request: Claim, token: bytes, taken: list[Taken]) -> list
         if kind is None:
             kind = kinds[of] = _Leasing(unit, request, token, one)
             ways.took(Way.CLAIM_HOT if spec.group is None else Way.CLAIM_HOT_GROUP)
-        if job.version == 1:
+        if job.version == 1 and several:
             form = kind.form or kind.begin(one)
             run_at = job.run_at
             after = replace(form.like, spec=spec, priority=job.priority, run_at=run_at)
             kind.emit(form.event(spec.id, now - run_at, one.group_holders))
             kind.jobs.append(after)
         else:
-            ways.took(Way.CLAIM_HOT_AGAIN)
+            if job.version > 1:
+                ways.took(Way.CLAIM_HOT_AGAIN)
             step = apply(Command.CLAIM, job, kind.take(one), now)
             after = step.job
             unit.tell(step)
@@ -128,6 +130,7 @@ def succeed(unit: Unit, jobs: list[Job], settlements: Sequence[Settle]) -> list[
     """Ends plain jobs well."""
     now, ways = unit.now, _tables(unit).ways
     kinds: dict[int, _Succeeding] = {}
+    several = len(jobs) > 1  # else a form doesn't pay
     for job, one in zip(jobs, settlements, strict=True):
         spec, lease, outcome = job.spec, job.lease, one.outcome
         if lease is None or type(outcome) is not Succeed:
@@ -136,13 +139,14 @@ def succeed(unit: Unit, jobs: list[Job], settlements: Sequence[Settle]) -> list[
         if kind is None:
             kind = kinds[id(lease)] = _Succeeding(unit, job)
             ways.took(Way.SETTLE_HOT)
-        if job.version == 2:
+        if job.version == 2 and several:
             form = kind.form or kind.begin(job)
             bulk = kind.bulk
             bulk.jobs.append(job)
             kind.emit(form.event(spec.id, outcome.result))
         else:
-            ways.took(Way.SETTLE_HOT_AGAIN)
+            if job.version > 2:
+                ways.took(Way.SETTLE_HOT_AGAIN)
             step = apply(Command.SUCCEED, job, outcome, now)
             unit.tell(step)
             bulk = kind.end(step.job, [job])

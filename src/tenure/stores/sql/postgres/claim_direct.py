@@ -20,7 +20,7 @@ from tenure.domain.model.tables import Lane
 from tenure.domain.names import Ms
 from tenure.domain.states import Command, State
 from tenure.domain.transitions import Take, apply
-from tenure.stores.forms import ClaimForm, StoreTimedClaimForm
+from tenure.stores.forms import ClaimForm, store_timed
 from tenure.stores.records import PLAIN_END, spec_of
 from tenure.stores.sql.postgres.place import Unreadable
 from tenure.stores.sql.rows import Row
@@ -165,11 +165,11 @@ def claim_few(tables: "PostgresTables", request: Claim, now: Ms | None) -> Claim
 
 def _values(tables: "PostgresTables", request: Claim, now: Ms | None, lane: Lane, wanted: int) -> tuple[Any, ...]:
     (tenant, queue), token = lane, secret_hash(request.claim_id)
-    form = StoreTimedClaimForm(request, lane, tables.rules(*lane), token)
+    form = store_timed(request, lane, tables.rules(*lane))
     promoted, lease = tables.place.promoted - tables.place.slack, form.lease
     return (
         *(tables.config, now, token, queue, tenant, wanted, FEW, PLAIN_END, promoted, lease.ttl, lease.grace),
-        *(form.live, *form.rooms, form.version, tables.pipeline.column("text", form.story)),
+        *(form.live(token), *form.rooms, form.version, tables.pipeline.column("text", form.story)),
     )
 
 
