@@ -73,7 +73,7 @@ def lists(node: ast.AST) -> Iterator[str]:
     """A record made by hand, and fields of one beside each other."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in RECORDS:
         yield f"a {node.func.id} made by hand"
-    if isinstance(node, ast.Call) and any(isinstance(given, ast.Tuple) for given in node.args) and _encodes(node):
+    if isinstance(node, ast.Call) and _encodes_fields(node):
         yield "an array encoded by hand"
     if isinstance(node, ast.Tuple | ast.List | ast.Set):
         beside: dict[str, list[str]] = {}
@@ -87,8 +87,9 @@ def lists(node: ast.AST) -> Iterator[str]:
                 yield f"fields: {', '.join(names)}"
 
 
-def _encodes(call: ast.Call) -> bool:
-    return ast.unparse(call.func).split(".")[-1] in ("encode", "pack", "packb")
+def _encodes_fields(call: ast.Call) -> bool:
+    long = any(isinstance(given, ast.Tuple) and len(given.elts) >= LIST for given in call.args)
+    return long and ast.unparse(call.func).split(".")[-1] in ("encode", "pack", "packb")
 
 
 def found(file: Path) -> set[tuple[str, str]]:
