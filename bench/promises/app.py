@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from bench import before, reach
-from bench.promises.line import Promise, Shown, fresh, recorded, tested
+from bench.promises.line import Promise, Shown, fresh, ran, recorded, tested
 from bench.record import Figures
 from bench.worker import measure, profile
 from bench.worker.subjects import HueyFsync, HueyUnsafe, TenureWorker
@@ -113,5 +113,13 @@ def promises() -> Iterator[Promise]:
         reach.COMMAND,
         by_hints,
     )
+    yield tested(
+        "tracebacks of failed attempts: kept by the worker, read by handle and command line",
+        *("tests/engine", "tests/cli", "tests/stores/test_attached.py", "-k", "traceback or attached"),
+    )
+    yield tested("rolling deploys: what only other workers take is given back", "tests/engine/test_deploys.py")
+    yield tested("periodic jobs that code declares, on every store", "tests/engine/test_periodic.py")
+    yield tested("Django's test runner: jobs reach the test database only", "tests/contrib")
+    yield ran("the suite on Python 3.11, 3.12 and 3.13", "tests.pythons")
     yield tested("every command of the command line", "tests/cli")
     yield tested("the demo's last line", "tests/test_demo.py")
