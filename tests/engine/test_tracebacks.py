@@ -214,8 +214,8 @@ def test_whatever_is_raised_can_be_kept(error: BaseException, class_path: str) -
 def test_an_exception_that_breaks_when_it_is_shown_is_kept_without_a_text() -> None:
     class Broken(Exception):
         def __getattribute__(self, name: str) -> Any:
-            if name == "__notes__":
-                raise RuntimeError("no notes")
+            if name == "__cause__":
+                raise RuntimeError("no cause")
             return super().__getattribute__(name)
 
     kept = traceback_of(_raised(Broken("x")))

@@ -162,7 +162,7 @@ def test_a_range_is_split_evenly() -> None:
 def test_a_feed_of_a_store_of_an_older_schema_asks_for_migration(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DROP TABLE identity")
-    with pytest.raises(StoreUnavailable, match="older one: call migrate"):
+    with pytest.raises(StoreUnavailable, match="of another version: call migrate"):
         reader(path).initialOffset()
 
 

@@ -53,6 +53,7 @@ class Tiny:
         self.heard: list[list[bytes]] = []
         self.connections = 0
         self.port = 0
+        self._serving: set[asyncio.Task[Any]] = set()
 
     @property
     def settings(self) -> ClientSettings:
@@ -60,6 +61,10 @@ class Tiny:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
         requests = hiredis.Reader()
         try:
             while data := await reader.read(1 << 16):
@@ -74,6 +79,12 @@ class Tiny:
             pass  # the client is gone: what this server is made for
         finally:
             writer.close()
+
+    async def end(self) -> None:
+        """Ends what serves clients that are still there."""
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
 
     async def _reply(self, command: list[bytes], writer: asyncio.StreamWriter) -> bytes | None:
         if command[0] == b"HELLO":
@@ -93,6 +104,7 @@ async def tiny(answer: Answer) -> AsyncIterator[Tiny]:
         yield made
     finally:
         server.close()
+        await made.end()
 
 
 async def turn() -> None:

@@ -34,9 +34,9 @@ def with_traceback(outcome: Outcome | None, error: BaseException) -> Outcome | N
 
 def traceback_of(error: BaseException) -> Traceback:
     """An exception as it is kept. Never raises, whatever the exception does when it is shown."""
-    if isinstance(error.__cause__, Elsewhere):
-        return error.__cause__.raised
     try:
+        if isinstance(error.__cause__, Elsewhere):
+            return error.__cause__.raised
         text = "".join(traceback.format_exception(type(error), error, _from_handler(error.__traceback__)))
     except Exception:
         text = ""

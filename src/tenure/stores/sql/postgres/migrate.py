@@ -99,7 +99,10 @@ def migrate(connection: "Connection[Any]", server: Server, row_security: bool = 
 
 
 def _alone(connection: "Connection[Any]", server: Server) -> None:
-    """Only one migrates, until this transaction ends; the next waits a second for it."""
+    """Only one migrates, until this transaction ends; the next waits half a second for it. Behind a pooler nothing else
+    has put the settings of a database or a role aside.
+    """
+    connection.execute(set_locally(connection))
     connection.execute(IMPATIENT)
     name = f'tenure migrate "{server.schema}"'
     try:
@@ -135,7 +138,6 @@ def _build(server: Server, step: Step) -> None:
     """
     schema = f'"{server.schema}"'
     with server.connect() as guard, guard.transaction():
-        guard.execute(set_locally(guard))
         _alone(guard, server)
         if check(guard, server) >= step.number:
             return
