@@ -14,7 +14,6 @@ from tenure.domain.config import QUEUE, TENANT, QueueRules, TenantConfig, merge
 from tenure.domain.job import Binding, BindingKey, DeadLetter, Edge, Job, Ref, Result, Slot, Spec
 from tenure.domain.model import Chunk, FinishedBatch, Meta, Unit
 from tenure.domain.model.attached import Attached
-from tenure.domain.model.claim import next_run_at
 from tenure.domain.model.documents import configs, parse
 from tenure.domain.model.retention import Due, Ended
 from tenure.domain.model.tables import BucketKey, DocumentKey, Lane
@@ -289,10 +288,6 @@ class SqlTables(ABC):
 
     @abstractmethod
     def upcoming(self, queue: str, now: Ms) -> Iterator[tuple[Ms, str]]: ...
-
-    def next_run_at(self, queues: Sequence[str], tenants: Sequence[str] | None, now: Ms) -> Ms | None:
-        """As the model says it, for a claim by a short way."""
-        return next_run_at(self, queues, tenants, now)
 
     # Scans of sweep and purge
 

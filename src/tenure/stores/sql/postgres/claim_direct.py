@@ -14,7 +14,7 @@ from tenure.domain.calls import Claim, Claimed, ClaimedJob
 from tenure.domain.job import Job, Spec, Token, as_enqueued, secret_hash
 from tenure.domain.model import Unit
 from tenure.domain.model.bulk import BulkLease
-from tenure.domain.model.claim import lease_for, lone_cursor
+from tenure.domain.model.claim import lease_for, lone_cursor, next_run_at
 from tenure.domain.model.plain import claims_plainly, ungated
 from tenure.domain.model.tables import Lane
 from tenure.domain.names import Ms
@@ -80,7 +80,7 @@ def _spec(seq: int, body: bytes) -> Spec:
 
 
 def _wake_after(tables: "PostgresTables", request: Claim, now: Ms) -> Ms | None:
-    run_at = tables.next_run_at([request.queues[0][0]], request.tenants, now)
+    run_at = next_run_at(tables, [request.queues[0][0]], request.tenants, now)
     return None if run_at is None else run_at - now
 
 

@@ -30,8 +30,7 @@ too: one mark for each queue of the first, one each for the others.
 
 While nobody holds a transaction all this saves little, and what is new must be read, also of queues that a process has
 nothing to do with. So a claim without a frontier counts the index entries and pages it reads. One that had to read many
-makes the process keep frontiers, for a minute. So does one that met more tenants than it can read the lines of at once:
-with a frontier it knows beforehand who has jobs.
+makes the process keep frontiers, for a minute.
 """
 
 import time
