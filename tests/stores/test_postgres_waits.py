@@ -12,11 +12,21 @@ import pytest
 
 from tenure.domain.calls import Cancel, Claim, Claimed, Settle, Succeed
 from tenure.domain.errors import Refused
-from tenure.domain.job import NewJob, Token
+from tenure.domain.job import Job, NewJob, Spec, Token, as_enqueued
+from tenure.domain.retry import RetryPolicy
+from tenure.domain.states import State
 from tenure.domain.store import CANCELS, EVERYTHING, FEED_TOPIC, job_topic, queue_topic
 from tenure.stores.sql.postgres import awaited, wake, watch
 from tenure.stores.sql.postgres import store as store_module
-from tenure.stores.sql.postgres.awaited import AWAITED, KNOWN_SECONDS, MOST, Awaited, Recent
+from tenure.stores.sql.postgres.awaited import (
+    AWAITED,
+    KNOWN_SECONDS,
+    LATELY_SECONDS,
+    MOST,
+    Awaited,
+    Lately,
+    Recent,
+)
 from tenure.stores.sql.postgres.connection import Server
 from tenure.stores.sql.postgres.store import PostgresStore
 from tenure.stores.sql.postgres.tables import PostgresTables
@@ -85,6 +95,12 @@ class Overheard:
 
 
 Story = Callable[[Processes], Awaitable[None]]
+
+
+def ended(id: str) -> Job:
+    """A job, as far as its reference is asked for."""
+    spec = Spec("acme", id, 1, "mail", "send", "json", b"", 2, 0, 3, RetryPolicy(), 1_000, 1_000)
+    return as_enqueued(spec, State.SUCCEEDED, 0, 0)
 
 
 def told(url: str, story: Story) -> None:
@@ -233,12 +249,25 @@ def test_a_wait_is_announced_once_in_a_while(monkeypatch: pytest.MonkeyPatch) ->
 def test_announcements_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("tenure.stores.sql.postgres.awaited.time.monotonic", lambda: now)
-    known, ref = Awaited(), ("acme", "1")
-    known.heard([ref])
+    known, job = Awaited(), ended("1")
+    known.heard([job.ref])
     now += KNOWN_SECONDS - 1
-    assert known.ended([ref]) == {job_topic(ref)}
+    assert known.ended([job]) == {job_topic(job.ref)}
     now += 2 * KNOWN_SECONDS
-    assert known.ended([ref]) == set()
+    assert known.ended([job]) == set()
+
+
+def test_what_ended_lately_is_known_for_a_while_and_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("tenure.stores.sql.postgres.awaited.time.monotonic", lambda: now)
+    lately = Lately(LATELY_SECONDS)
+    for number in range(5 * MOST):
+        lately.add([ended(str(number))])
+    assert sum(len(jobs) for _, jobs in lately._added) <= 2 * MOST
+    assert lately.among([("acme", str(5 * MOST - 1)), ("acme", "0")]) == {("acme", str(5 * MOST - 1))}
+    now += 3 * LATELY_SECONDS
+    lately.add([ended("new")])
+    assert lately.among([("acme", "new"), ("acme", str(5 * MOST - 1))]) == {("acme", "new")}
 
 
 def test_what_is_remembered_has_a_limit() -> None:

@@ -5,7 +5,7 @@ import contextlib
 import threading
 from collections.abc import Collection, Iterable
 
-from tenure.domain.job import Ref
+from tenure.domain.job import Job, Ref
 from tenure.domain.model import Unit
 from tenure.domain.store import CANCELS, EVERYTHING, job_of, job_topic
 
@@ -18,7 +18,8 @@ class Changed:
     def __init__(self, topics: Iterable[str] = ()) -> None:
         self.topics = set(topics)
         """All but those of single jobs."""
-        self.ended: list[Ref] = []
+        self.ended: list[Job] = []
+        """Their references are read only where somebody waits: most ends are waited for by nobody."""
 
     def add(self, unit: Unit) -> None:
         self.topics |= unit.topics(jobs=False)
@@ -75,8 +76,8 @@ class Hints:
 
     def tell_changed(self, changed: Changed) -> None:
         """The same of what a call changed, which is committed."""
-        ended = map(job_topic, changed.ended) if changed.ended and self.jobs_awaited else ()
-        self.tell([*changed.topics, *ended])
+        ended = changed.ended if changed.ended and self.jobs_awaited else ()
+        self.tell([*changed.topics, *(job_topic(job.ref) for job in ended)])
 
     def tell(self, topics: Iterable[str]) -> None:
         """Wakes whoever waits for one of the topics."""

@@ -55,8 +55,8 @@ MUTANTS = (
         edits=(
             Edit(
                 "Unit.ended_jobs",
-                "*moved, ",
-                "",
+                "[job for job in self.after.values() if job.state.terminal]",
+                "list[Job]()",
             ),
         ),
         killers=("conformance-memory",),

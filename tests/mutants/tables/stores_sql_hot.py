@@ -183,6 +183,28 @@ MUTANTS = (
         killers=("machine-sqlite",),
     ),
     Mutant(
+        name="hot-number-of-the-first",
+        what="Of jobs that one claim leased, only the first's number of a lease is compared.",
+        breaks="§5 token; §17 stale success",
+        edits=(
+            Edit(
+                "succeeds_alike",
+                "job.lease_seq == other.lease_seq == lease_seq",
+                "job.lease_seq == other.lease_seq",
+                "domain/model/plain.py",
+            ),
+        ),
+        killers=("conformance-sqlite",),
+        why="the machine forges tokens one at a time",
+    ),
+    Mutant(
+        name="hot-parents-of-the-first",
+        what="Of jobs that one claim leased, only the first is asked for parents.",
+        breaks="§15 edges go with their children's end",
+        edits=(Edit("succeeds_alike", "and not job.spec.parents", "", "domain/model/plain.py"),),
+        killers=("machine-sqlite",),
+    ),
+    Mutant(
         name="hot-waited-as-the-first",
         what="Jobs that one claim takes by the hot path all say that they waited as long as the first.",
         breaks="§12 waited_ms",

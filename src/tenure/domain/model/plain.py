@@ -38,3 +38,15 @@ def claims_plainly(spec: Spec, lease_seq: int, updated_at: Ms, now: Ms) -> bool:
 def succeeds_plainly(job: Job, lease_seq: int, token: bytes, now: Ms) -> bool:
     """Whether a success is accepted and ends nothing but the job itself, if no other waits for it."""
     return not job.spec.parents and job.updated_at <= now and refusal(job, lease_seq, token, now) is None
+
+
+def succeeds_alike(job: Job, other: Job, lease_seq: int) -> bool:
+    """Whether a success of a job is as plain as that of another, which one claim leased beside it."""
+    return (
+        job.lease is other.lease
+        and job.lease_seq == other.lease_seq == lease_seq
+        and job.state is other.state
+        and job.token == other.token
+        and job.updated_at == other.updated_at
+        and not job.spec.parents
+    )

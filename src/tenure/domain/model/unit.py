@@ -287,10 +287,12 @@ class Unit:
         return [*moved, *self._in_bulk()]
 
     @property
-    def ended_jobs(self) -> list[Ref]:
-        """Jobs that are at their end now: callers wait for them."""
-        moved = (ref for ref, job in self.after.items() if job.state.terminal)
-        return [*moved, *self._in_bulk()]
+    def ended_jobs(self) -> list[Job]:
+        """Jobs that are at their end now, in whatever state they are given: callers wait for them."""
+        ended = [job for job in self.after.values() if job.state.terminal]
+        for bulk in self.succeeded:
+            ended += bulk.jobs
+        return ended
 
     def _in_bulk(self) -> Iterator[Ref]:
         return (job.ref for bulk in self.succeeded for job in bulk.jobs)
@@ -369,7 +371,7 @@ class Unit:
         if any(_called_off(self.before[ref], after) for ref, after in self.after.items()):
             topics.add(CANCELS)
         if jobs:
-            topics.update(map(job_topic, self.ended_jobs))
+            topics.update(job_topic(job.ref) for job in self.ended_jobs)
         for (tenant, kind, name), document in self.documents.items():
             if kind == QUEUE:
                 topics.add(queue_topic(name))

@@ -9,9 +9,11 @@ import asyncio
 import logging
 import os
 import random
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import accumulate, islice
 from typing import NamedTuple
 
 import msgspec
@@ -236,13 +238,12 @@ class Exchanger:
 
     def _next_batch(self) -> list[Ended]:
         """The first ends that wait: as many as one call may carry, and one at least."""
-        batch: list[Ended] = []
-        size = 0
-        while self._ended and len(batch) < BATCH:
-            size += size_of(self._ended[0].settle.outcome)
-            if size > BATCH_BYTES and batch:
-                break
-            batch.append(self._ended.popleft())
+        batch = list(islice(self._ended, BATCH))
+        sizes = [size_of(ended.settle.outcome) for ended in batch]
+        if sum(sizes) > BATCH_BYTES:
+            batch = batch[: max(1, bisect_right(list(accumulate(sizes)), BATCH_BYTES))]
+        for _ in batch:
+            self._ended.popleft()
         return batch
 
     def _request(self, cursor: Cursor) -> Claim | None:

@@ -1,9 +1,10 @@
 """Settling (§4, §6): what each outcome does to the record."""
 
 import pytest
+from msgspec.structs import replace
 
-from tenure.domain.calls import Enqueued, Fail, Release, Retry, Settled
-from tenure.domain.errors import GroupNeedsKeyed, IdConflict, JobNotFound, ParentNotFound
+from tenure.domain.calls import Enqueued, Fail, Release, Retry, Settled, Succeed
+from tenure.domain.errors import GroupNeedsKeyed, IdConflict, JobNotFound, LeaseLost, ParentNotFound
 from tenure.domain.job import Attempt, Failure, Parent
 from tenure.domain.names import MINUTE, SECOND
 from tenure.domain.states import Disposition, State, Status
@@ -17,6 +18,17 @@ def test_succeed_ends_the_job(world: World) -> None:
     record = world.record(token.job_id)
     assert (record.state, record.reason, record.finished_at) == (State.SUCCEEDED, "ok", world.now)
     assert (record.lease, record.attempt, record.lease_seq, record.version) == (None, 1, 1, 3)
+
+
+def test_a_number_of_another_lease_among_successes_of_one_claim(world: World) -> None:
+    """Each token is looked at for itself, also where the others of its claim are good (§5b)."""
+    for _ in range(3):
+        world.add()
+    first, second, third = (one.token for one in world.claim(3).jobs)
+    wrong = replace(second, lease_seq=second.lease_seq + 1)
+    done = Settled(State.SUCCEEDED)
+    assert world.settle_all((first, Succeed()), (wrong, Succeed()), (third, Succeed())) == [done, LeaseLost(), done]
+    assert world.succeed(second) == done
 
 
 def test_retry_waits_for_its_delay(world: World) -> None:

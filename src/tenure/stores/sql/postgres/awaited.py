@@ -8,10 +8,11 @@ was started later.
 
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-from tenure.domain.job import Ref
+from tenure.domain.job import Job, Ref
 from tenure.domain.store import job_topic
 
 T = TypeVar("T")
@@ -57,6 +58,37 @@ class Recent(Generic[T]):
             self._turned = now
 
 
+class Lately:
+    """The jobs that ended here in the last while. Adding is for every job, and asking for few: references are read, and
+    put into sets, when somebody asks.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._added: deque[tuple[float, list[Job]]] = deque()
+        self._refs = Recent[Ref](seconds)
+        self._count = 0
+
+    def add(self, jobs: list[Job]) -> None:
+        self._added.append((time.monotonic(), jobs))
+        self._count += len(jobs)
+        self._drop(2 * MOST)
+
+    def among(self, refs: Iterable[Ref]) -> set[Ref]:
+        """Those that ended here."""
+        self._drop(2 * MOST)
+        for _, jobs in self._added:
+            self._refs.add([job.ref for job in jobs])
+        self._drop(0)
+        return self._refs.among(refs)
+
+    def _drop(self, most: int) -> None:
+        """Leaves so many at most, and none that is too old."""
+        oldest = time.monotonic() - 2 * self._seconds
+        while self._added and (self._count > most or self._added[0][0] < oldest):
+            self._count -= len(self._added.popleft()[1])
+
+
 class Awaited:
     """What one process knows of the jobs that others wait for, and what it has announced itself. Any thread may ask."""
 
@@ -64,7 +96,7 @@ class Awaited:
         self._lock = threading.Lock()
         self._elsewhere = Recent[Ref](KNOWN_SECONDS)
         self._announced = Recent[Ref](AGAIN_SECONDS)
-        self._lately = Recent[Ref](LATELY_SECONDS)
+        self._lately = Lately(LATELY_SECONDS)
         """Jobs that ended here, told by the feed only: nobody was known to wait for them."""
 
     def announce(self, refs: Iterable[Ref]) -> set[str]:
@@ -82,9 +114,9 @@ class Awaited:
             self._elsewhere.add(refs)
             return set(map(job_topic, self._lately.among(refs)))
 
-    def ended(self, refs: list[Ref]) -> set[str]:
+    def ended(self, jobs: list[Job]) -> set[str]:
         """The topics of those of these jobs that are waited for elsewhere."""
         with self._lock:
-            known = self._elsewhere.among(refs)
-            self._lately.add(refs)
+            known = self._elsewhere.among(job.ref for job in jobs)
+            self._lately.add(jobs)
         return set(map(job_topic, known))
