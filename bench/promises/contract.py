@@ -113,9 +113,7 @@ def promises() -> Iterator[Promise]:
     )
     yield tested("mutants by symbol: a refactoring breaks those of its symbol alone", "tests/test_mutants.py")
     yield tested("the oracle shares no code with the stores under test", "tests/machine/test_oracle.py")
-    yield tested(
-        "a field added in the domain arrives by every way of every store", "tests/machine/test_canary.py"
-    )
+    yield tested("a field added in the domain arrives by every way of every store", "tests/machine/test_canary.py")
     yield tested("no store writes out what a record or an event consists of", "tests/stores/test_written_once.py")
     yield tested("the forms of bulk writes are what the model writes, of random jobs", "tests/stores/test_forms.py")
     yield tested(
