@@ -25,8 +25,8 @@ MUTANTS = (
         edits=(
             Edit(
                 "dump_attached",
-                "(j.tenant, j.id, a.member) > ($1, $2, $3)",
-                "(j.tenant, j.id) > ($1, $2) AND $3 = $3",
+                "(a.seq, a.member) > ($1, $2)",
+                "a.seq > $1 AND $2 = $2",
             ),
         ),
         killers=("machine-sqlite",),

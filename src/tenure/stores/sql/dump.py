@@ -20,8 +20,12 @@ _NUMBERED = ("cascade", "chunk")
 def dump(tables: "SqlTables", kind: str, after: str, limit: int) -> list[tuple[str, Any]]:
     """Values of one kind with their sort keys, by key, after `after`."""
     if kind in ATTACHED:
-        found = tables.all("dump_attached", *_parts(after, 3), kind, limit)
-        return [("\0".join(row[:3]), (row[:2], row[2], rows.attached_of(kind, row[3]))) for row in found]
+        seq, member = _parts(after, 2)
+        found = tables.all("dump_attached", int(seq or 0), member, kind, limit)
+        return [(f"{row[4]}\0{row[2]}", (row[:2], row[2], rows.attached_of(kind, row[3]))) for row in found]
+    if kind == "result":
+        found = tables.all("dump_result", *(int(part or 0) for part in _parts(after, 2)), limit)
+        return [(f"{row[4]}\0{row[5]}", (row[:2], rows.result_of(row))) for row in found]
     start: list[Any] = [int(after or 0)] if kind in _NUMBERED else _parts(after, KEYS[kind])
     return [_dumped(kind, row) for row in tables.all(f"dump_{kind}", *start, limit)]
 

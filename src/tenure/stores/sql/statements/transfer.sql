@@ -17,8 +17,9 @@ SELECT tenant, job_id, at, disposition, new_id FROM tenure.dead_letter
 WHERE (tenant, job_id) > ($1, $2) ORDER BY tenant, job_id LIMIT $3
 
 -- name: dump_result
-SELECT j.tenant, j.id, r.body, r.codec, r.expires_at FROM tenure.result AS r JOIN tenure.job AS j ON j.seq = r.seq
-WHERE (j.tenant, j.id) > ($1, $2) ORDER BY j.tenant, j.id LIMIT $3
+-- By its own key. By its job's, each page would look at every result, or at every job.
+SELECT j.tenant, j.id, r.body, r.codec, r.expires_at, r.seq FROM tenure.result AS r CROSS JOIN tenure.job AS j
+WHERE j.seq = r.seq AND (r.expires_at, r.seq) > ($1, $2) ORDER BY r.expires_at, r.seq LIMIT $3
 
 -- name: restore_result
 INSERT INTO tenure.result (expires_at, seq, body, codec)
@@ -26,9 +27,10 @@ SELECT $5, seq, $3, $4 FROM tenure.job WHERE tenant = $1 AND id = $2
 ON CONFLICT (expires_at, seq) DO UPDATE SET body = excluded.body, codec = excluded.codec
 
 -- name: dump_attached
-SELECT j.tenant, j.id, a.member, a.body FROM tenure.job AS j CROSS JOIN tenure.attached AS a
-WHERE a.seq = j.seq AND a.family = $4 AND (j.tenant, j.id) >= ($1, $2) AND (j.tenant, j.id, a.member) > ($1, $2, $3)
-ORDER BY j.tenant, j.id, a.member LIMIT $5
+-- By its own key, too.
+SELECT j.tenant, j.id, a.member, a.body, a.seq FROM tenure.attached AS a CROSS JOIN tenure.job AS j
+WHERE j.seq = a.seq AND a.family = $3 AND a.seq >= $1 AND (a.seq, a.member) > ($1, $2)
+ORDER BY a.seq, a.member LIMIT $4
 
 -- name: restore_attached
 INSERT INTO tenure.attached (seq, family, member, body)
