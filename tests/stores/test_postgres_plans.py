@@ -344,6 +344,8 @@ WALKED = {
         ("running_pkey", "seq ="),
         ("claimed_pkey", "token = ANY"),
     },
+    "dump_result": {("result_pkey", "ROW(expires_at, seq) >"), ("job_pkey", "seq =")},
+    "dump_attached": {("attached_pkey", "seq >= ROW(seq, member) > family ="), ("job_pkey", "seq =")},
     "first_claimed": {
         ("claimed_xid", "xid >= xid <"),
         ("claimed_xid", "xid = ANY"),
