@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator
 from enum import Enum
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -13,22 +14,35 @@ from tenure.domain.model.transfer import KINDS
 from tenure.domain.store import Store
 
 PAGE = 1_000
+RESULT = "result"
 
 
 async def everything(store: Store) -> AsyncIterator[tuple[str, Any]]:
-    """Kind and value of each thing that a store keeps: records, bodies, keys, documents, the feed. Freezes it."""
+    """Kind and value of each thing that a store keeps: records, bodies, keys, documents, the feed. Freezes it.
+
+    In the order of the dump, but results by their jobs: versions differ in whose order they take.
+    """
     decoders = {kind: msgspec.msgpack.Decoder(shape) for kind, shape in KINDS.items()}
     await store.freeze()
     cursor = None
+    results: list[Any] = []
     while True:
         page = await store.dump(after=cursor, limit=PAGE)
         assert isinstance(page, DumpPage), page
         for item in page.items:
             value = decoders[item.kind].decode(item.body)
+            if item.kind == RESULT:
+                results.append(value)
+                continue
+            for result in sorted(results, key=itemgetter(0)):
+                yield RESULT, result
+            results.clear()
             yield item.kind, replace(value, mark=0) if isinstance(value, Meta) else value  # the freeze itself moves it
         cursor = page.cursor
         if cursor is None:
-            return
+            break
+    for result in sorted(results, key=itemgetter(0)):
+        yield RESULT, result
 
 
 def shown(value: Any) -> Any:
