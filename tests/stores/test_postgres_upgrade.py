@@ -151,16 +151,17 @@ class Building:
         self.backend = self._begun()
 
     def _begun(self) -> int:
+        """It waits for the writer: before that nobody else sees the index."""
         deadline = time.monotonic() + PATIENCE
-        while (found := self._at_work()) is None:
+        while (found := self._at_work()) is None or not found[2].startswith("waiting for writers"):
             assert time.monotonic() < deadline
-        pid, command = found
+        pid, command, _ = found
         assert command == "CREATE INDEX CONCURRENTLY"
         return int(pid)
 
     def _at_work(self) -> Any:
         return self._db.execute(
-            "SELECT pid, command FROM pg_stat_progress_create_index WHERE relid = to_regclass(%s)",
+            "SELECT pid, command, phase FROM pg_stat_progress_create_index WHERE relid = to_regclass(%s)",
             (f"{self._schema}.job",),
         ).fetchone()
 
