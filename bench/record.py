@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 import tenure
+from bench.changed import KINDS, changed_since
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
@@ -45,11 +46,12 @@ def digest(code: Code) -> str:
     """A hash of the code: figures belong to the code they were taken with, committed or not."""
     whole = hashlib.sha256()
     for path in sorted(path for folder in code for path in (ROOT / folder).rglob("*")):
-        if path.suffix in (".py", ".sql"):
+        if path.suffix in KINDS:
             whole.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
     return whole.hexdigest()[:16]
 
 
+MEANWHILE = "changed during the run"
 AT_START = {code: digest(code) for code in (CORE, WORKERS, SPARK, ALL)}
 """The code when this process began: a run belongs to that, if nobody changed it meanwhile."""
 
@@ -73,7 +75,7 @@ def stamp(code: Code) -> Figures:
     return {
         "commit": git("rev-parse", "HEAD") or "none",
         "changed": bool(git("status", "--porcelain", "--", "src", "tests", "bench", ":!bench/results")),
-        "code": AT_START[code] if digest(code) == AT_START[code] else "changed during the run",
+        "code": AT_START[code] if digest(code) == AT_START[code] else MEANWHILE,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
     }
@@ -95,12 +97,12 @@ def read(name: str, folder: Path = RESULTS) -> Figures | None:
 
 
 def freshness(name: str, record: Figures) -> str:
-    """Whether the code is still the one a record was taken with, in words; empty when it is."""
+    """Whether the code is still the one a record was taken with, in words; empty when it is, but for its words."""
     code = code_of(name)
-    if "code" in record:
-        return "" if record["code"] == digest(code) else "the code has changed since"
+    if record.get("code") == digest(code):
+        return ""
     commit = record.get("commit", "none")
     if commit == "none":
         return "taken before the first commit: it can't be told whether the code changed since"
-    unchanged = git("diff", "--quiet", commit, "--", *code) is not None
-    return "" if unchanged else "the code has changed since"
+    of_commit = record.get("code") != MEANWHILE and not record.get("changed")
+    return "" if of_commit and not changed_since(ROOT, commit, code) else "the code has changed since"

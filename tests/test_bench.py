@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from bench import jdbc, markdown, reach, record, sqlite
+from bench.changed import changed_since
 from bench.ids import uuid7
 from bench.postgres import fairness, measure, page
 from bench.promises import app, contract
@@ -291,6 +292,38 @@ def test_a_check_of_the_records_names_what_is_broken_or_missing_and_what_is_old(
     assert capsys.readouterr().out.startswith("BROKEN    broken\n")
     assert check("missing", "kept") == 1
     assert capsys.readouterr().out.startswith("NOT SHOWN missing\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ('"""Another."""\nLIMIT = 3  # why\n\n\ndef half() -> int:\n    return LIMIT // 2\n', True),
+        ('"""One."""\nLIMIT = 4\n\ndef half() -> int:\n    """The half."""\n    return LIMIT // 2\n', False),
+        (None, False),
+    ],
+)
+def test_a_record_is_old_when_code_changed_but_not_its_words(tmp_path: Path, text: str | None, same: bool) -> None:
+    def git(*arguments: str) -> str:
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        done = subprocess.run(["git", *identity, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    module = tmp_path / "src" / "module.py"
+    module.parent.mkdir()
+    module.write_text('"""One."""\nLIMIT = 3\n\ndef half() -> int:\n    """The half."""\n    return LIMIT // 2\n')
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-q", "-m", "one")
+    commit = git("rev-parse", "HEAD")
+    assert not changed_since(tmp_path, commit, ["src"])
+    if text is None:
+        module.unlink()
+    else:
+        module.write_text(text)
+    assert changed_since(tmp_path, commit, ["src"]) is not same
+    (tmp_path / "src" / "other.py").write_text("")
+    assert changed_since(tmp_path, commit, ["src"])
+    assert changed_since(tmp_path, "c" * 40, ["src"])
 
 
 def test_the_redis_client_is_measured_beside_a_peer() -> None:
