@@ -52,7 +52,7 @@ demo: $(VENV)/.core ## install the core only and watch jobs flow through a SQLit
 demo-lake: $(VENV)/.full ## a day of synthetic history, a lake of it, and a report on disk
 	$(PY) -m examples.lake.run $(ARGS)
 
-test: lint type layers tests ## everything a commit must pass: lint, types, layers, tests
+test: lint type layers records tests ## everything a commit must pass: lint, types, layers, records, tests
 
 # --- parts of test ----------------------------------------------------------------------------------------------------
 
