@@ -100,13 +100,25 @@ async def fill(actor: Actor) -> None:
     for start in range(0, ended, FILLED_AT_ONCE):
         await _enqueue(actor, [jobs.job(number, plan) for number in range(start, min(start + FILLED_AT_ONCE, ended))])
         await _work_off(actor)
-    for start in range(ended, plan.jobs, FILLED_AT_ONCE):
-        numbers = range(start, min(start + FILLED_AT_ONCE, plan.jobs))
+    waiting = [number for number in range(ended, plan.jobs) if number >= ended + plan.held]
+    await _enqueue_flows(actor, [number for number in waiting if jobs.in_flow(number)])
+    others = [number for number in range(ended, plan.jobs) if number < ended + plan.held or not jobs.in_flow(number)]
+    for start in range(0, len(others), FILLED_AT_ONCE):
+        numbers = others[start : start + FILLED_AT_ONCE]
         await _enqueue(actor, [jobs.job(number, plan) for number in numbers])
         await _call_off(actor, [number for number in numbers if number >= ended + plan.held])
     await _dispose(actor)
     await _read_feed(actor)
     say(filled={"schema": schema, "fields": list(NewJob.__struct_fields__)})
+
+
+async def _enqueue_flows(actor: Actor, numbers: list[int]) -> None:
+    """Children and their parents, before the backlog. A sweep of c8539ee looks once for each new child's parents, and
+    walks their whole lane: behind a backlog of 80,000 jobs a lane it takes five seconds, whether or not others migrate.
+    """
+    for start in range(0, len(numbers), FILLED_AT_ONCE):
+        await _enqueue(actor, [jobs.job(number, actor.plan) for number in numbers[start : start + FILLED_AT_ONCE]])
+        await actor.store.sweep(0)
 
 
 async def _read_feed(actor: Actor) -> None:

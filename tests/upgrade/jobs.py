@@ -65,6 +65,11 @@ def job(number: int, plan: Plan) -> NewJob:
     return _made(number, **_waiting(number))
 
 
+def in_flow(number: int) -> bool:
+    """Whether a waiting job is one that waits for others, or one that they wait for."""
+    return number % CYCLE in (10, 14, 16)
+
+
 def ended_before(plan: Plan) -> int:
     return int(plan.jobs * ENDED) // CYCLE * CYCLE
 
