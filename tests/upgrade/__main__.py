@@ -1,6 +1,7 @@
 """Runs upgrades: `python -m tests.upgrade [--jobs 1000000] [--store sqlite|postgres] [--base COMMIT] [--record FILE]`.
 
-From each base, on each store, one after the other. Exit code 1 on any fault, and if a call was blocked for longer than
+From each base, on each store, one after the other; a record keeps what another run wrote into it of other bases and
+stores, if the code is the same. Exit code 1 on any fault, and if a call was blocked for longer than
 a second while others migrated; the folder with the store and the histories is kept then.
 """
 
@@ -8,11 +9,13 @@ import argparse
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
+from msgspec import to_builtins
 
 from bench import record
 from bench.promises.upgrade import MOST_BLOCKED_MS
@@ -76,6 +79,14 @@ def upgraded(options: argparse.Namespace, kind: Kind, base: str) -> Report:
     return report
 
 
+def others(path: Path, reports: Sequence[Report]) -> list[Any]:
+    """What is recorded of the same code, of other bases and stores."""
+    recorded = record.read(path.stem, path.parent) or {}
+    done = {(report.store, report.base) for report in reports}
+    same = recorded.get("code") == record.digest(record.code_of(path.stem))
+    return [one for one in recorded["upgrades"] if (one["store"], one["base"]) not in done] if same else []
+
+
 def main() -> int:
     options = parse()
     kinds = KINDS if options.store is None else (options.store,)
@@ -83,7 +94,7 @@ def main() -> int:
     reports = [upgraded(options, kind, base) for base in bases for kind in kinds]
     if options.record:
         command = f"python -m tests.upgrade --jobs {options.jobs}"
-        record.write(options.record, command, {"upgrades": msgspec.to_builtins(reports)})
+        record.write(options.record, command, {"upgrades": [*others(options.record, reports), *to_builtins(reports)]})
     return 1 if any(report.faults for report in reports) else 0
 
 

@@ -211,7 +211,8 @@ class Worker:
         self._renewed = time.monotonic()
 
     async def hold(self) -> None:
-        self._held = (await _claim(self._actor, (jobs.HELD,), Cursor(), self._actor.plan.held)).jobs
+        plan = self._actor.plan
+        self._held = (await _claim(self._actor, (jobs.HELD,), Cursor(), plan.held // plan.old_workers)).jobs
         say(holds=len(self._held))
 
     async def turn(self) -> None:

@@ -214,11 +214,11 @@ class Upgrade:
             self.faults.append(f"a program of {self.plan.base} that was started late {said}; the migrations differ")
 
     def _let_go(self, workers: Sequence[Member]) -> None:
-        """Old workers settle what they have held since before the migration."""
+        """Old workers settle what they have held since before the migration, but for those that were refused."""
         for worker in workers:
             worker.tell("settle")
-        held = [worker.until("settled") for worker in workers if worker.refused is None]
-        if held and not any(held):
+        settled = [worker.until("settled") for worker in workers]
+        if not any(settled) and None not in settled:
             self.faults.append("no old worker held a job from before the migration until after it")
 
     def _check_refusals(self, members: Iterable[Member]) -> None:
