@@ -1,9 +1,10 @@
 """Puts known bugs into copies of the code, one at a time, and shows that the suite finds each.
 
-`python -m tests.mutants [--jobs 2] [--only NAME ...] [--record bench/results/mutants.json] [--check]`
+`python -m tests.mutants [--jobs 2] [--only NAME ...] [--record bench/results/mutants.json [--again]] [--check]`
 
 The unchanged tree must pass with the same budgets, and mutants that change no behaviour must survive. Exit code 1 if a
-mutant survives, a neutral one or the control doesn't, or the code isn't what a mutant expects.
+mutant survives, a neutral one or the control doesn't, or the code isn't what a mutant expects. `--again` runs those of
+the record that weren't as they must be, on the same code, and keeps the others: on a busy machine one may time out.
 """
 
 import argparse
@@ -29,9 +30,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="how many run at a time")
     parser.add_argument("--only", action="append", metavar="NAME", help="these mutants (or *), without the control")
     parser.add_argument("--record", type=Path, help="write the table there, as JSON")
+    parser.add_argument("--again", action="store_true", help="only what went wrong in the record, which is completed")
     parser.add_argument("--check", action="store_true", help="only see whether all of them fit the code")
     parser.add_argument("--verbose", action="store_true", help="print what each killer said")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.again and options.record is None:
+        parser.error("--again needs --record: the file to complete")
+    return options
 
 
 def chosen(only: Sequence[str] | None) -> list[Mutant]:
@@ -47,6 +52,23 @@ def check(found: list[Mutant]) -> int:
         print(problem)
     print(f"{len(found) - len(problems)} of {len(found)} mutants fit the code")
     return 1 if problems else 0
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """Those of a record that were as they must be, the names of the others, and how long it all took."""
+
+    kept: list[Outcome]
+    wrong: list[str]
+    seconds: float
+
+    @classmethod
+    def of(cls, path: Path) -> "Recorded":
+        found = record.read(path.stem, path.parent)
+        if found is None or found["code"] != record.digest(record.code_of(path.stem)):
+            raise BadMutant(f"{path} isn't a record of this code: run all")
+        table = [msgspec.convert(one, Outcome) for one in found["table"]]
+        wrong = sorted({one.name for one in table if one.fault})
+        return cls([one for one in table if one.name not in wrong], wrong, found["seconds"])
 
 
 def row(outcome: Outcome) -> str:
@@ -84,8 +106,12 @@ def summary(found: record.Figures) -> str:
 
 def main() -> int:
     options = parse()
+    before = Recorded([], [], 0.0)
     try:
-        found = chosen(options.only)
+        if options.again:
+            before = Recorded.of(options.record)
+            options.only = [name for name in before.wrong if name != CONTROL]
+        found = [] if options.again and not options.only else chosen(options.only)
     except BadMutant as error:
         print(error)
         return 1
@@ -93,18 +119,18 @@ def main() -> int:
         return check(found)
     started = time.monotonic()
     print(f"  {'mutant':<40} {'killer':<19} {'first violated':<34} {'s':>6}", flush=True)
-    outcomes = []
+    outcomes, control = [], CONTROL in before.wrong or not (options.again or options.only)
     with served(), tempfile.TemporaryDirectory(prefix="tenure-mutants-") as folder:
-        for outcome in run(trials(found, control=options.only is None), Path(folder), options.jobs):
+        for outcome in run(trials(found, control=control), Path(folder), options.jobs):
             outcomes.append(outcome)
             print(row(outcome), flush=True)
             if outcome.detail and (options.verbose or outcome.fault):
                 print(f"      {outcome.detail}", flush=True)
-    told = figures(outcomes, time.monotonic() - started)
+    told = figures([*before.kept, *outcomes], before.seconds + time.monotonic() - started)
     print(f"\n{summary(told)}")
     if told["faults"]:
         print(f"not as they must be: {', '.join(told['faults'])}")
-    if options.record is not None and options.only is None:
+    if options.record is not None and (options.again or options.only is None):
         record.write(options.record, f"python -m tests.mutants --record {options.record}", told)
     return 1 if told["faults"] else 0
 

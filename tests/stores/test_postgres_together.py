@@ -306,14 +306,16 @@ def test_claims_at_once_take_different_jobs_in_order(together: Together) -> None
 def test_a_key_that_two_take_at_once_goes_to_one(together: Together) -> None:
     async def story(clients: Clients) -> None:
         one, two = clients.stores
-        with clients.held("LOCK TABLE tenure.job IN SHARE MODE"):
-            calls = started(one.enqueue([job(1, key="k")]), two.enqueue([job(2, key="k")]))
-            await clients.waiting(2)
-        (first,), (second,) = await asyncio.gather(*calls)
-        assert isinstance(first, Enqueued)
-        assert isinstance(second, Enqueued)
-        assert {first.created, second.created} == {True, False}
-        assert first.id == second.id
+        for key in "abcdef":  # of two that meet, one waits for the other no longer than 20 ms, and then looks
+            mine, other = job(ord(key), key=key), job(1_000 + ord(key), key=key)
+            with clients.held("LOCK TABLE tenure.job IN SHARE MODE"):
+                calls = started(one.enqueue([mine]), two.enqueue([other]))
+                await clients.waiting(2)
+            (first,), (second,) = await asyncio.gather(*calls)
+            assert isinstance(first, Enqueued)
+            assert isinstance(second, Enqueued)
+            assert {first.created, second.created} == {True, False}
+            assert first.id == second.id
 
     together(2, story)
 

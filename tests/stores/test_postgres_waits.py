@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -414,18 +414,31 @@ def test_who_waits_for_cancels_behind_a_pooler_is_told_to_look(
 def test_who_waits_for_cancels_looks_when_its_connection_is_back(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Cancels may have been told meanwhile."""
+    """Cancels may have been told meanwhile: once more than when it broke."""
     monkeypatch.setattr("tenure.stores.sql.postgres.ears.RECONNECT_SECONDS", 0.01)
+    looked: list[bool] = []
 
     async def story(processes: Processes) -> None:
         store = await processes.listening()
         waiter = waiting(store, CANCELS)
         await asyncio.sleep(0)
         (ears,) = store._opened()._ears.values()
-        assert ears._connection is not None
+        broken, tell = ears._connection, ears._tell
+        assert broken is not None
+
+        def told(topics: Collection[str]) -> None:
+            if CANCELS in topics:
+                looked.append(ears._connection is not None)
+            tell(topics)
+
+        monkeypatch.setattr(ears, "_tell", told)
         with psycopg.connect(postgres_url, autocommit=True) as other:
-            other.execute("SELECT pg_terminate_backend(%s)", (ears._connection.info.backend_pid,))
+            other.execute("SELECT pg_terminate_backend(%s)", (broken.info.backend_pid,))
         assert await waiter
+        async with asyncio.timeout(PATIENCE):
+            while ears._connection is None:
+                await asyncio.sleep(0.001)
+        assert (looked[0], looked[-1]) == (False, True)
 
     told(postgres_url, story)
 

@@ -47,23 +47,6 @@ MUTANTS = (
         killers=("machine-sqlite",),
     ),
     Mutant(
-        name="hot-forgets-that-a-claim-ends-expiry",
-        what=(
-            "A released job that once had an expiry goes the model's way although it stands in the line "
-            "like the others."
-        ),
-        breaks="§10, the whole claim breaks",
-        edits=(
-            Edit(
-                "claims_plainly",
-                "(spec.expires_at is None or lease_seq > 0)",
-                "spec.expires_at is None",
-                "domain/model/plain.py",
-            ),
-        ),
-        killers=("machine-sqlite",),
-    ),
-    Mutant(
         name="hot-freed-group-unsaid",
         what="Nobody hears that a job which succeeded by the hot path has left its group.",
         breaks="§10.7: the end of a full limit sends a hint",
