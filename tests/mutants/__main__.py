@@ -3,8 +3,8 @@
 `python -m tests.mutants [--jobs 2] [--only NAME ...] [--record bench/results/mutants.json [--again]] [--check]`
 
 The unchanged tree must pass with the same budgets, and mutants that change no behaviour must survive. Exit code 1 if a
-mutant survives, a neutral one or the control doesn't, or the code isn't what a mutant expects. `--again` runs those of
-the record that weren't as they must be, on the same code, and keeps the others: on a busy machine one may time out.
+mutant survives, a neutral one or the control doesn't, or the code isn't what a mutant expects. `--again` runs what the
+record lacks or what wasn't as it must be, on the same code, and keeps the rest.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="how many run at a time")
     parser.add_argument("--only", action="append", metavar="NAME", help="these mutants (or *), without the control")
     parser.add_argument("--record", type=Path, help="write the table there, as JSON")
-    parser.add_argument("--again", action="store_true", help="only what went wrong in the record, which is completed")
+    parser.add_argument("--again", action="store_true", help="only what the record lacks, which is completed")
     parser.add_argument("--check", action="store_true", help="only see whether all of them fit the code")
     parser.add_argument("--verbose", action="store_true", help="print what each killer said")
     options = parser.parse_args()
@@ -55,10 +55,10 @@ def check(found: list[Mutant]) -> int:
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """Those of a record that were as they must be, the names of the others, and how long it all took."""
+    """Those of a record that were as they must be, the names of what it lacks, and how long it all took."""
 
     kept: list[Outcome]
-    wrong: list[str]
+    missing: list[str]
     seconds: float
 
     @classmethod
@@ -66,9 +66,11 @@ class Recorded(msgspec.Struct, frozen=True):
         found = record.read(path.stem, path.parent)
         if found is None or found["code"] != record.digest(record.code_of(path.stem)):
             raise BadMutant(f"{path} isn't a record of this code: run all")
+        names = {CONTROL, *(mutant.name for mutant in mutants())}
         table = [msgspec.convert(one, Outcome) for one in found["table"]]
-        wrong = sorted({one.name for one in table if one.fault})
-        return cls([one for one in table if one.name not in wrong], wrong, found["seconds"])
+        wrong = {one.name for one in table if one.fault}
+        good = [one for one in table if one.name in names - wrong]
+        return cls(good, sorted(names - {one.name for one in good}), found["seconds"])
 
 
 def row(outcome: Outcome) -> str:
@@ -110,7 +112,7 @@ def main() -> int:
     try:
         if options.again:
             before = Recorded.of(options.record)
-            options.only = [name for name in before.wrong if name != CONTROL]
+            options.only = [name for name in before.missing if name != CONTROL]
         found = [] if options.again and not options.only else chosen(options.only)
     except BadMutant as error:
         print(error)
@@ -119,7 +121,7 @@ def main() -> int:
         return check(found)
     started = time.monotonic()
     print(f"  {'mutant':<40} {'killer':<19} {'first violated':<34} {'s':>6}", flush=True)
-    outcomes, control = [], CONTROL in before.wrong or not (options.again or options.only)
+    outcomes, control = [], CONTROL in before.missing or not (options.again or options.only)
     with served(), tempfile.TemporaryDirectory(prefix="tenure-mutants-") as folder:
         for outcome in run(trials(found, control=control), Path(folder), options.jobs):
             outcomes.append(outcome)

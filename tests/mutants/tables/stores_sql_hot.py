@@ -47,6 +47,20 @@ MUTANTS = (
         killers=("machine-sqlite",),
     ),
     Mutant(
+        name="hot-forgets-expiry",
+        what="A job that may expire is leased like the others, and stays on the list of those that expire.",
+        breaks="§4: a job that was ever claimed never expires",
+        edits=(
+            Edit(
+                "claims_plainly",
+                "(spec.expires_at is None or lease_seq > 0) and updated_at <= now",
+                "updated_at <= now",
+                "domain/model/plain.py",
+            ),
+        ),
+        killers=("machine-sqlite",),
+    ),
+    Mutant(
         name="hot-freed-group-unsaid",
         what="Nobody hears that a job which succeeded by the hot path has left its group.",
         breaks="§10.7: the end of a full limit sends a hint",
