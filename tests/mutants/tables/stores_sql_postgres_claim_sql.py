@@ -81,7 +81,8 @@ MUTANTS = (
         what="A claim by one statement passes over a job that has become due meanwhile.",
         breaks="§11a: takeable is what is due",
         edits=(Edit("claim_few", "5 AND coming.run_at > own.now", "5"),),
-        killers=("machine-postgres",),
+        killers=("few-postgres",),
+        why="The machine's seeds don't claim few jobs at the moment that another becomes due.",
     ),
     Mutant(
         name="postgres-few-many-cut-off",
