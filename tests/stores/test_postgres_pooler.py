@@ -118,7 +118,7 @@ def test_jobs_run_and_nothing_is_left(pooler: tuple[Pooler, str]) -> None:
     try:
         asyncio.run(main())
         assert left(url) == set()
-        assert made.moves - before > 40
+        assert made.moves - before > 10  # the fewer, the more jobs went with one transaction
     finally:
         with psycopg.connect(url, prepare_threshold=None) as connection:
             assert connection.execute("SELECT count(*) FROM saved").fetchone() == (28,)
