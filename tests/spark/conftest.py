@@ -10,9 +10,20 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tenure.spark import session
+from tenure.testing.postgres import PostgresServer
 from tests.schemas import new_schema
 from tests.spark.programs import Programs
 from tests.spark.quick import SMALL
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A server for these tests alone. The views that they keep outlive them: until Spark ends, the server clears no
+    dead rows, claims walk over them, and no index that is built beside writers is finished.
+    """
+    server = PostgresServer()
+    yield server.url
+    server.remove()
 
 
 @pytest.fixture(scope="session")

@@ -34,12 +34,6 @@ UNION ALL SELECT 'lock', objid::text FROM pg_locks WHERE locktype = 'advisory' A
 
 
 @pytest.fixture(scope="module")
-def postgres_url(quiet_postgres_url: str) -> str:
-    """An index waits for every snapshot of its database, such as a Spark job's view that is still kept."""
-    return quiet_postgres_url
-
-
-@pytest.fixture(scope="module")
 def pooler(postgres_url: str) -> Iterator[tuple[Pooler, str]]:
     with pooled(postgres_url, SIZE) as made:
         yield made

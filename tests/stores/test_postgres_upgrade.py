@@ -82,12 +82,6 @@ asyncio.run(main())
 jobs = Jobs()
 
 
-@pytest.fixture(scope="module")
-def postgres_url(quiet_postgres_url: str) -> str:
-    """An index waits for every snapshot of its database, such as a Spark job's view that is still kept."""
-    return quiet_postgres_url
-
-
 @jobs.job
 async def double(number: int) -> int:
     return 2 * number
